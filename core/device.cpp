@@ -34,7 +34,7 @@ std::string describe(Device device) {
   return device.is_cuda() ? detail::describe_gpu(device) : to_string(device);
 }
 
-void synchronize(Device device) { detail::run(device, &detail::Kernels::wait_for, device); }
+void synchronize(Device device) { detail::run(device, &detail::Kernels::synchronize_device, device); }
 
 MemoryStats memory_stats(Device device) noexcept {
   const auto* found = detail::find_kernels(device);

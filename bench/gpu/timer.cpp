@@ -21,7 +21,7 @@ cuda::Event timed_event() {
 
 class Stopwatch {
  public:
-  explicit Stopwatch(Device device) : stream_(cuda::stream_of(device)) {}
+  explicit Stopwatch(Device device) : stream_(cuda::device_stream(device)) {}
 
   /// Seconds a call.
   [[nodiscard]] double time(const std::function<void()>& work, int calls) const {

@@ -26,7 +26,7 @@ struct AttentionRows {
     return seen < 0 ? 0 : seen;
   }
   /// Returns the offset of row r in the mask.
-  [[nodiscard]] FQ_HD std::int64_t mask_at(std::int64_t r) const {
+  [[nodiscard]] FQ_HD std::int64_t mask_offset(std::int64_t r) const {
     const std::int64_t line = (first + r) / queries;
     return line / heads * mask_strides[0] + line % heads * mask_strides[1] +
            (first + r) % queries * mask_strides[2];

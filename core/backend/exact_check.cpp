@@ -22,7 +22,7 @@ std::vector<T> full_range_codes(std::int64_t count) {
 }
 
 template <class X>
-Codes codes_from(const std::vector<X>& x) {
+Codes code_view(const std::vector<X>& x) {
   return Codes{x.data(), fq::dtype_of<X>, std::is_unsigned_v<X> ? 255 : 128};
 }
 
@@ -31,7 +31,7 @@ bool gemm_is_right(const ExactProducts& products, std::int64_t m, std::int64_t n
   const auto x = full_range_codes<X>(m * k);
   const auto w = full_range_codes<std::int8_t>(n * k);
   std::vector<std::int32_t> sums(static_cast<std::size_t>(m * n)), right(sums);
-  products.gemm(m, n, k, codes_from(x), codes_from(w), sums.data());
+  products.gemm(m, n, k, code_view(x), code_view(w), sums.data());
   cpu::reference_gemm<std::int32_t>(m, n, k, x.data(), false, w.data(), true, right.data());
   return sums == right;
 }
@@ -42,7 +42,7 @@ bool conv_is_right(const ExactProducts& products, std::int64_t channels) {
   const auto x = full_range_codes<X>(numel(s.x_shape()));
   const auto w = full_range_codes<std::int8_t>(numel(s.w_shape()));
   std::vector<std::int32_t> sums(static_cast<std::size_t>(numel(s.y_shape()))), right(sums);
-  products.conv(s, codes_from(x), codes_from(w), sums.data());
+  products.conv(s, code_view(x), code_view(w), sums.data());
   cpu::reference_conv_forward<std::int32_t>(s, x.data(), w.data(), right.data());
   return sums == right;
 }

@@ -130,7 +130,7 @@ namespace fq::detail {
 using RangedValues = std::variant<Tensor, Accumulator>;
 
 /// Returns the values as floats in this layout.
-[[nodiscard]] inline Tensor floats_of(const RangedValues& x, Layout layout) {
+[[nodiscard]] inline Tensor to_floats(const RangedValues& x, Layout layout) {
   const auto* sums = std::get_if<Accumulator>(&x);
   return (sums != nullptr ? to_float(*sums) : std::get<Tensor>(x)).to(layout);
 }

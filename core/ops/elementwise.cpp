@@ -266,7 +266,7 @@ struct Axes {
 
 Tensor joined(const Tensor& x, const Shape& shape, const detail::Reduction& reduction) {
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  detail::run(y.device(), &detail::Kernels::reduce_to, x, reduction, y);
+  detail::run(y.device(), &detail::Kernels::reduce_axes, x, reduction, y);
   return y;
 }
 

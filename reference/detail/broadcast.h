@@ -68,7 +68,7 @@ inline Tensor repeated(const Tensor& x, const Shape& shape) {
 inline Tensor summed_to(const Tensor& dy, const Shape& shape) {
   Tensor out = Tensor::zeros(shape, widened(dy).dtype(), dy.device());
   if (dy.numel() > 0 && !dy.device().is_meta())
-    run(dy.device(), &Kernels::reduce_to, widened(dy), Total{}, out);
+    run(dy.device(), &Kernels::reduce_axes, widened(dy), Total{}, out);
   return out.to(dy.dtype());
 }
 

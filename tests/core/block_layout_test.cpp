@@ -108,7 +108,7 @@ TEST(BlockRanges, AreTheLargestMagnitudes) {
     std::vector<float> expected(static_cast<std::size_t>(numel(by.scale_shape(shape))));
     const auto map = detail::BlockMap::of(shape, by.block_shape(shape));
     for (std::int64_t i = 0; i < x.numel(); ++i) {
-      float& most = expected[static_cast<std::size_t>(map.block_of(i))];
+      float& most = expected[static_cast<std::size_t>(map.block_index(i))];
       most = std::max(most, std::abs(x.data<float>()[i]));
     }
     for (const Layout layout : {Layout::row_major, Layout::channels_last})

@@ -78,7 +78,7 @@ TEST(BlockMapTest, AllLookupsGiveTheSameBlock) {
     EXPECT_EQ(runs, expected);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
-      ASSERT_EQ(map.block_of(at), expected[i]) << i;
+      ASSERT_EQ(map.block_index(at), expected[i]) << i;
       if (index) {
         ASSERT_EQ(index->at(at), expected[i]) << i;
       }

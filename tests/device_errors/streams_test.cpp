@@ -60,7 +60,7 @@ TEST(SimulatedStreams, CopySmallHostBuffersFromPageLockedMemory) {
 
 TEST(SimulatedStreams, UploadWithoutWaitingForOtherWork) {
   const Device device = Device::cuda();
-  const cudaStream_t stream = cuda::stream_of(device);
+  const cudaStream_t stream = cuda::device_stream(device);
   const cuda::Event queued = cuda::make_event();
   const Tensor work = make_on_device(1 << 20);
   ASSERT_EQ(cudaEventRecord(queued.get(), stream), cudaSuccess);

@@ -14,7 +14,7 @@ enum class Order { forwards, backwards };
 
 /// f(i) for 0 <= i < count.
 template <class F>
-void in_order(Order order, std::int64_t count, F&& f) {
+void run_ordered(Order order, std::int64_t count, F&& f) {
   for (std::int64_t i = 0; i < count; ++i) f(order == Order::forwards ? i : count - 1 - i);
 }
 

@@ -130,7 +130,7 @@ struct BlockMap {
     }
     return block;
   }
-  [[nodiscard]] FQ_HD std::int64_t block_of(std::int64_t i) const {
+  [[nodiscard]] FQ_HD std::int64_t block_index(std::int64_t i) const {
     const Place found = place(i);
     return found.base + found.in_row.index;
   }

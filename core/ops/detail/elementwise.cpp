@@ -39,7 +39,7 @@ Tensor scaled(const Tensor& x, double factor) {
 Tensor reduced(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-  run(dx.device(), &Kernels::reduce_to, dy, Total{}, dx);
+  run(dx.device(), &Kernels::reduce_axes, dy, Total{}, dx);
   return dx;
 }
 

@@ -38,7 +38,7 @@ void for_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int
   std::uint8_t bits[most / 8 + 8] = {};
   const std::int64_t rest = count - begin;
   std::copy_n(x + begin, rest, in);
-  for_groups(group(), bits, [&](std::int64_t i) HWY_ATTR { return step(in + i, out + i, begin + i, false); });
+  visit_groups(group(), bits, [&](std::int64_t i) HWY_ATTR { return step(in + i, out + i, begin + i, false); });
   std::copy_n(out, rest, y + begin);
   if (mask == nullptr) return;
   if (rest % 8 != 0) bits[rest / 8] = static_cast<std::uint8_t>(bits[rest / 8] & ((1u << rest % 8) - 1));
@@ -57,12 +57,12 @@ void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std:
   };
   std::int64_t done = 0;
   if (ahead > 0)
-    done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+    done = visit_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
       hwy::Prefetch(reinterpret_cast<const char*>(x + i) + ahead);
       return step(x + i, y + i, i, true);
     });
   else
-    done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+    done = visit_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
       cpu::fetch_ahead(x + i);
       cpu::fetch_ahead(y + i);
       return step(x + i, y + i, i, false);

@@ -60,7 +60,7 @@ void mask_between(const Tensor& x, const Tensor& lower, const Tensor& upper, Ten
 
 void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) {
   with_rows(x, lower, upper, BoundsRow{},
-            [&](const auto& rows) { quantize_as<float>(x, ClipFormula{}, rows, y, nullptr); });
+            [&](const auto& rows) { quantize_typed<float>(x, ClipFormula{}, rows, y, nullptr); });
 }
 
 void sum_beyond(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above, Tensor& sums) {

@@ -97,7 +97,7 @@ struct IntegerRows {
     row.nans = count;
     const auto negative =
         alarm(amax.device(), "[fake_tensor_quant] amax has a negative number: it must not be");
-    for_items(amax.device(), amax.numel(),
+    launch_each(amax.device(), amax.numel(),
               CheckRanges{static_cast<const float*>(amax.raw()), count, negative});
   }
 };
@@ -132,7 +132,7 @@ void integer_codes(const Tensor& x, const Tensor& amax, const IntFormat& format,
   const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
   const IntegerRows made(amax, upper);
   with_rows(x, amax, amax, made.row, [&](const auto& rows) {
-    quantize_as<float>(x, CodeFormula{lower, upper}, rows, codes, nullptr);
+    quantize_typed<float>(x, CodeFormula{lower, upper}, rows, codes, nullptr);
   });
 }
 

@@ -158,7 +158,7 @@ void blocks_of_groups(const Tensor& x, Formula formula, float bound, Tensor& y, 
   if (!packed(y)) out = own(y);
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
     using Body = DynamicBlocks<T, Formula, groups>;
-    for_blocks_keeping(x.device(), (x.numel() / group_size + Body::region - 1) / Body::region,
+    launch_stateful_blocks(x.device(), (x.numel() / group_size + Body::region - 1) / Body::region,
                        Body{formula, static_cast<const T*>(in.raw()), static_cast<T*>(out.mutable_raw()),
                             mask_bytes(mask), x.numel(), bound});
   });
@@ -186,7 +186,7 @@ void rows(const Tensor& x, std::int64_t block, Formula formula, Tensor& y) {
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.device());
   const std::int64_t columns = x.shape().back(), blocks = (columns + block - 1) / block;
   if (columns > 0)
-    for_items(x.device(), x.numel() / columns * blocks,
+    launch_each(x.device(), x.numel() / columns * blocks,
               Rows<Formula>{formula, static_cast<const float*>(in.raw()),
                             static_cast<float*>(out.mutable_raw()), columns, block, blocks});
   y.copy_from(out.to(y.dtype()));

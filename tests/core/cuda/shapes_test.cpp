@@ -100,7 +100,7 @@ TEST(ReductionShape, PartsCoverEveryElementOnce) {
 TEST(ReductionShape, HandlesEmptyInput) {
   for (const std::int64_t channels : {1, 16, 100, 3072})
     for (const std::int64_t parts : {2, 9, 33, 300, 1024}) {
-      const auto s = ReductionShape::of_parts({channels, parts, channels * parts});
+      const auto s = ReductionShape::join_shape({channels, parts, channels * parts});
       EXPECT_EQ(s.parts, 1);
       EXPECT_EQ(s.part_length, parts);
       EXPECT_EQ(s.width * s.lanes, block_threads);
@@ -134,11 +134,11 @@ TEST(BlockMap, MapsElementsToTheirBlocks) {
        {std::pair<Shape, Shape>{{5, 7}, {2, 3}}, {{3, 5, 4}, {1, 5, 3}}, {{6}, {4}}}) {
     const auto view = BlockMap::of(shape, block);
     std::vector<std::int64_t> seen(static_cast<std::size_t>(numel(shape)), -1);
-    for (std::int64_t b = 0; b <= view.block_of(numel(shape) - 1); ++b)
+    for (std::int64_t b = 0; b <= view.block_index(numel(shape) - 1); ++b)
       for (std::int64_t k = 0; k < view.length(); ++k)
         if (const std::int64_t i = view.element(b, k); i >= 0) seen.at(static_cast<std::size_t>(i)) = b;
     for (std::int64_t i = 0; i < numel(shape); ++i)
-      EXPECT_EQ(seen[static_cast<std::size_t>(i)], view.block_of(i));
+      EXPECT_EQ(seen[static_cast<std::size_t>(i)], view.block_index(i));
   }
 }
 
@@ -147,10 +147,10 @@ TEST(BlockMap, HandlesLargeTensors) {
   const auto groups = detail::BlockMap::of(shape, {1, 16}), tiles = detail::BlockMap::of(shape, {128, 128});
   for (const std::int64_t i : {std::int64_t{0}, (std::int64_t{1} << 32) + 77, numel(shape) - 1}) {
     const std::int64_t row = i / shape[1], column = i % shape[1];
-    EXPECT_EQ(groups.block_of(i), i / 16);
-    EXPECT_EQ(tiles.block_of(i), row / 128 * (shape[1] / 128) + column / 128);
+    EXPECT_EQ(groups.block_index(i), i / 16);
+    EXPECT_EQ(tiles.block_index(i), row / 128 * (shape[1] / 128) + column / 128);
     EXPECT_EQ(groups.element(i / 16, i % 16), i);
-    EXPECT_EQ(tiles.element(tiles.block_of(i), row % 128 * 128 + column % 128), i);
+    EXPECT_EQ(tiles.element(tiles.block_index(i), row % 128 * 128 + column % 128), i);
   }
 }
 

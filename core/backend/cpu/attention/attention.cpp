@@ -32,7 +32,7 @@ template <class T>
 void weights_of_row(const detail::AttentionRows& rows, std::int64_t r, const T* mask, T* row) {
   const std::int64_t seen = rows.visible(r), step = rows.mask_strides[3];
   const T scale = static_cast<T>(rows.scale);
-  const T* own = mask == nullptr ? nullptr : mask + rows.mask_at(r);
+  const T* own = mask == nullptr ? nullptr : mask + rows.mask_offset(r);
   for (std::int64_t j = 0; j < seen; ++j)
     row[j] = detail::attention_score(row[j], scale, own == nullptr ? nullptr : own + j * step);
   std::fill(row + seen, row + rows.keys, T{0});
@@ -77,9 +77,9 @@ void rotate(const Tensor& x, const Tensor& table, const detail::Rotation& rotati
       for (std::int64_t i = 0; i < rotation.pairs; ++i) {
         const std::int64_t a = rotation.left(i), b = rotation.right(i);
         const T sine = rotation.back ? -turn[2 * i + 1] : turn[2 * i + 1];
-        const auto turned = detail::rotated(from[a], from[b], turn[2 * i], sine);
-        to[a] = turned.left;
-        to[b] = turned.right;
+        const auto rotated_pair = detail::rotated(from[a], from[b], turn[2 * i], sine);
+        to[a] = rotated_pair.left;
+        to[b] = rotated_pair.right;
       }
       std::copy(from + 2 * rotation.pairs, from + width, to + 2 * rotation.pairs);
     }

@@ -64,7 +64,7 @@ void visit_bytes(const CodeArray& codes, F&& f) {
 
 /// Calls f(a, b, begin, count), piece by piece: with the codes if both have 8 bits, else with their floats.
 template <class F>
-void for_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
+void visit_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
   if (bytes && is_byte(a.dtype) && is_byte(b.dtype))
     return visit_bytes(a, [&](const auto* x) { visit_bytes(b, [&](const auto* y) { f(x, y, 0, count); }); });
   constexpr std::int64_t stretch = 512;
@@ -80,7 +80,7 @@ void for_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t 
 
 /// Calls f as visit_out does, except that 8-bit codes are written only to 8-bit codes.
 template <class A, class F>
-void visit_out_of(const A*, const CodesOut& out, F&& f) {
+void visit_matching_out(const A*, const CodesOut& out, F&& f) {
   if constexpr (sizeof(A) != 1) return visit_out(out, f);
   if (out.dtype == DType::i8) return f(static_cast<std::int8_t*>(out.codes));
   f(static_cast<std::uint8_t*>(out.codes));
@@ -91,8 +91,8 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
   const Addition sum(grid);
   const SumReader reader(r);
   const auto run = [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) {
-    visit_out_of(x, out, [&](auto* codes) HWY_ATTR {
-      for_vectors(x, y, codes + begin, out.mask != nullptr ? out.mask + begin / 8 : nullptr, length,
+    visit_matching_out(x, out, [&](auto* codes) HWY_ATTR {
+      visit_vectors(x, y, codes + begin, out.mask != nullptr ? out.mask + begin / 8 : nullptr, length,
                   [&](const auto* p, const auto* q, auto* to) HWY_ATTR {
                     const auto u = load_codes(p), v = load_codes(q);
                     store_codes(sum.code(u, v, reader), to);
@@ -100,7 +100,7 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
                   });
     });
   };
-  for_pairs(a, b, is_byte(out.dtype), count, run);
+  visit_pairs(a, b, is_byte(out.dtype), count, run);
 }
 
 void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
@@ -108,7 +108,7 @@ void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multipli
   const auto m = hn::Set(FloatTag(), multiplier), s = hn::Set(FloatTag(), scale);
   const SumReader reader(r);
   visit_out(out, [&](auto* codes) HWY_ATTR {
-    for_vectors(sums, sums, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
+    visit_vectors(sums, sums, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
       const auto v = load_codes(p);
       store_codes(requantize_code(v, m, reader.lower, reader.upper), to);
       return reader.passes(dequantize_code(v, s));
@@ -121,7 +121,7 @@ void RequantizeAverages(const float* values, std::int64_t count, float scale, fl
   const auto s = hn::Set(FloatTag(), scale), z = hn::Set(FloatTag(), offset);
   const SumReader reader(r);
   visit_out(out, [&](auto* codes) HWY_ATTR {
-    for_vectors(values, values, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
+    visit_vectors(values, values, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
       const auto v = load_codes(p);
       store_codes(average_code(v, s, z, reader.lower, reader.upper), to);
       return reader.passes(v);
@@ -132,9 +132,9 @@ void RequantizeAverages(const float* values, std::int64_t count, float scale, fl
 void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                     float* out) {
   const auto s = hn::Set(FloatTag(), scale_a), t = hn::Set(FloatTag(), scale_b);
-  for_pairs(a, b, true, count,
+  visit_pairs(a, b, true, count,
             [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) HWY_ATTR {
-              for_vectors(
+              visit_vectors(
                   x, y, out + begin, nullptr, length, [&](const auto* p, const auto* q, float* to) HWY_ATTR {
                     const auto v = add_(dequantize_code(load_codes(p), s), dequantize_code(load_codes(q), t));
                     hn::StoreU(v, FloatTag(), to);
@@ -145,7 +145,7 @@ void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, 
 
 void Relu(float* values, std::int64_t count, std::uint8_t* mask) {
   const auto zero = hn::Zero(FloatTag());
-  for_vectors(values, values, values, mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
+  visit_vectors(values, values, values, mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
     const auto v = load_codes(p);
     hn::StoreU(max_(v, zero), FloatTag(), to);
     return less_(zero, v);
@@ -192,7 +192,7 @@ std::int64_t requantize_run(const std::int32_t* sums, std::int64_t count, const 
     else
       return requantize_code(a, Run::at(g.multiplier, i), reader.lower, reader.upper);
   };
-  return for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+  return visit_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
     const auto a = run(i);
     store_codes(code(a, i), codes + i);
     return reader.passes(run.value(a, i));
@@ -218,7 +218,7 @@ std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const
 }
 
 template <bool innermost, bool normalized>
-std::int64_t values_of(const std::int32_t* sums, std::int64_t count, const SumValues& numbers, float* y) {
+std::int64_t write_sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& numbers, float* y) {
   const FloatTag d;
   const Sums<innermost, normalized> run{sums, numbers};
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -241,8 +241,8 @@ std::int64_t RequantizeU8(const std::int32_t* sums, std::int64_t n, const SumGri
 std::int64_t ValuesOfSums(const std::int32_t* sums, std::int64_t n, const SumValues& v, bool innermost,
                           float* y) {
   if (v.shift != nullptr)
-    return innermost ? values_of<true, true>(sums, n, v, y) : values_of<false, true>(sums, n, v, y);
-  return innermost ? values_of<true, false>(sums, n, v, y) : values_of<false, false>(sums, n, v, y);
+    return innermost ? write_sum_values<true, true>(sums, n, v, y) : write_sum_values<false, true>(sums, n, v, y);
+  return innermost ? write_sum_values<true, false>(sums, n, v, y) : write_sum_values<false, false>(sums, n, v, y);
 }
 
 }  // namespace

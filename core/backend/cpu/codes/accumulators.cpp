@@ -19,19 +19,19 @@ namespace {
 
 /// Calls f(begin, count) for pieces that cover all elements, in parallel.
 template <class F>
-void for_stretches(const Tensor& x, F&& f) {
+void visit_stretches(const Tensor& x, F&& f) {
   for_runs(x.numel(), {1, x.numel()},
            [&](std::int64_t begin, std::int64_t end, std::int64_t) { f(begin, end - begin); });
 }
 
-CodeArray codes_of(const QuantizedTensor& x, std::int64_t begin) {
+CodeArray code_array(const QuantizedTensor& x, std::int64_t begin) {
   return CodeArray{x.codes.raw(), x.codes.dtype()}.from(begin);
 }
 
-float scale_of(const QuantizedTensor& x) { return x.grid.scale.data<float>()[0]; }
+float code_scale(const QuantizedTensor& x) { return x.grid.scale.data<float>()[0]; }
 
 /// Returns one scale for each channel.
-std::vector<float> scales_of(const ProductSums& x) {
+std::vector<float> channel_scales(const ProductSums& x) {
   auto scales = x.scale.to_vector<float>();
   const auto channels = Channels::of(x.sums.shape(), x.sums.layout(), x.axis).channels;
   if (scales.size() == 1) scales.assign(static_cast<std::size_t>(channels), scales[0]);
@@ -88,7 +88,7 @@ struct Parameters {
   }
 };
 
-float offset_of(const Grid& grid) { return static_cast<float>(grid.zero_point); }
+float grid_offset(const Grid& grid) { return static_cast<float>(grid.zero_point); }
 
 Floats over(const Floats& values, float step) {
   Floats out = values;
@@ -176,14 +176,14 @@ struct CodesOf {
     auto* codes = static_cast<std::byte*>(out.codes.mutable_raw());
     auto* mask = mask_bytes();
     const DType dtype = out.codes.dtype();
-    for_stretches(out.codes, [&](std::int64_t i, std::int64_t count) {
+    visit_stretches(out.codes, [&](std::int64_t i, std::int64_t count) {
       f(i, count, CodesOut{codes + byte_size(dtype, i), dtype, mask != nullptr ? mask + i / 8 : nullptr});
     });
   }
 
   void operator()(const ProductSums& x) const {
     Parameters p;
-    p.scale = scales_of(x);
+    p.scale = channel_scales(x);
     p.multiplier = over(p.scale, row.scale);
     if (x.bias.defined()) p.bias = x.bias.to_vector<std::int32_t>();
     products(x.sums, x.axis, std::move(p));
@@ -208,14 +208,14 @@ struct CodesOf {
   void operator()(const Averages& x) const {
     const auto* values = x.values.data<float>(x.values.layout());
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
-      requantize_averages(values + i, count, row.scale, offset_of(grid), reader(), to);
+      requantize_averages(values + i, count, row.scale, grid_offset(grid), reader(), to);
     });
   }
   void operator()(const CodeAddition& x) const {
-    const auto added = detail::addition_grid(scale_of(x.a), scale_of(x.b), row.scale, offset_of(x.a.grid),
-                                             offset_of(x.b.grid), offset_of(grid));
+    const auto added = detail::addition_grid(code_scale(x.a), code_scale(x.b), row.scale, grid_offset(x.a.grid),
+                                             grid_offset(x.b.grid), grid_offset(grid));
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
-      requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, added, reader(), to);
+      requantize_addition(code_array(x.a, i), code_array(x.b, i), count, added, reader(), to);
     });
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
@@ -248,7 +248,7 @@ namespace {
 /// Calls f(first element, length, channel) for elements [begin, end) in memory order. A piece has one
 /// channel, or, if the channels are innermost, consecutive channels beginning with `channel`.
 template <class F>
-void for_channels(const Channels& view, std::int64_t begin, std::int64_t end, F&& f) {
+void visit_channel_runs(const Channels& view, std::int64_t begin, std::int64_t end, F&& f) {
   for (std::int64_t i = begin; i < end;) {
     const std::int64_t channel = view.at(i);
     const std::int64_t left = view.inner == 1 ? view.channels - channel : view.inner - i % view.inner;
@@ -263,7 +263,7 @@ using Read = std::function<void(std::int64_t begin, std::int64_t count, float* t
 /// Reads the values of sums. `v` has the numbers of channel 0.
 void read_sums(const std::int32_t* sums, const Channels& view, const SumValues& v, std::int64_t begin,
                std::int64_t count, float* to) {
-  for_channels(view, begin, begin + count, [&](std::int64_t at, std::int64_t length, std::int64_t c) {
+  visit_channel_runs(view, begin, begin + count, [&](std::int64_t at, std::int64_t length, std::int64_t c) {
     const bool innermost = view.inner == 1;
     const SumValues own = v.at(c);
     float* values = to + at - begin;
@@ -272,13 +272,13 @@ void read_sums(const std::int32_t* sums, const Channels& view, const SumValues& 
   });
 }
 
-const std::int32_t* numbers_of(const Tensor& sums) { return sums.data<std::int32_t>(sums.layout()); }
+const std::int32_t* sum_data(const Tensor& sums) { return sums.data<std::int32_t>(sums.layout()); }
 
 /// Per-channel numbers in reading order: repeated to runs for innermost channels, to avoid short pieces.
 class ChannelSums {
  public:
   ChannelSums(const Tensor& sums, int axis)
-      : sums_(numbers_of(sums)),
+      : sums_(sum_data(sums)),
         view_(Channels::of(sums.shape(), sums.layout(), axis)),
         channels_(view_.channels) {
     if (view_.inner == 1) view_.channels = run_width(channels_);
@@ -305,7 +305,7 @@ class ChannelSums {
 struct ReaderOf {
   Read operator()(const ProductSums& x) const {
     const ChannelSums sums(x.sums, x.axis);
-    return [sums, scales = sums.each(scales_of(x).data()), bias = sums.bias(x.bias)](
+    return [sums, scales = sums.each(channel_scales(x).data()), bias = sums.bias(x.bias)](
                std::int64_t begin, std::int64_t count, float* to) {
       sums.read({bias.empty() ? nullptr : bias.data(), scales.data(), nullptr}, begin, count, to);
     };
@@ -329,7 +329,7 @@ struct ReaderOf {
   }
   Read operator()(const CodeAddition& x) const {
     return [&x](std::int64_t begin, std::int64_t count, float* to) {
-      addition_values(codes_of(x.a, begin), codes_of(x.b, begin), count, scale_of(x.a), scale_of(x.b), to);
+      addition_values(code_array(x.a, begin), code_array(x.b, begin), count, code_scale(x.a), code_scale(x.b), to);
     };
   }
   Read operator()(const AccumulatorConcat&) const { return {}; }  // joined by the caller
@@ -339,7 +339,7 @@ struct ReaderOf {
 /// Restores NaN values: the ReLU of the kernels turns NaN into 0, but readers must be able to detect NaN.
 void keep_nans(const StretchValues& plain, Tensor& out) {
   auto* to = out.mutable_data<float>(out.layout());
-  for_stretches(out, [&](std::int64_t begin, std::int64_t count) {
+  visit_stretches(out, [&](std::int64_t begin, std::int64_t count) {
     std::vector<float> values(static_cast<std::size_t>(count));
     plain.plain(begin, count, values.data());
     for (std::int64_t i = 0; i < count; ++i)
@@ -365,7 +365,7 @@ void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
   auto* bits = static_cast<std::uint8_t*>(mask != nullptr ? mask->mutable_raw() : nullptr);
   auto* values = out.mutable_data<float>(out.layout());
   const StretchValues read(x);
-  for_stretches(out, [&](std::int64_t i, std::int64_t count) {
+  visit_stretches(out, [&](std::int64_t i, std::int64_t count) {
     read(i, count, values + i, bits != nullptr ? bits + i / 8 : nullptr);
   });
   if (x.relu && may_be_nan(x)) keep_nans(read, out);

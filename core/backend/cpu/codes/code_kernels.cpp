@@ -20,8 +20,8 @@ void Dequantize(const cpu::CodeArray& codes, std::int64_t count, float scale, fl
 void DecodeBf16(const cpu::CodeArray& codes, std::int64_t count, bfloat16* y) {
   const ShortTag d;
   visit_codes(codes, [&](const auto* in) HWY_ATTR {
-    for_elements(in, y, count, [&](const auto* p, bfloat16* out) HWY_ATTR {
-      const WordVector upper = hn::ShiftRight<16>(words_of(load_codes(p)));
+    visit_elements(in, y, count, [&](const auto* p, bfloat16* out) HWY_ATTR {
+      const WordVector upper = hn::ShiftRight<16>(word_bits(load_codes(p)));
       hn::StoreU(hn::TruncateTo(d, upper), d, reinterpret_cast<std::uint16_t*>(out));
     });
   });

@@ -136,7 +136,7 @@ inline void copy_bits(std::uint8_t* bits, std::int64_t count, std::uint8_t* mask
 /// Sets the mask to step(a + i, b + i, y + i) for vectors that cover all `count` elements. `mask` begins on a
 /// byte and may be null.
 template <class A, class B, class Y, class Step>
-HWY_INLINE void for_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, std::int64_t count,
+HWY_INLINE void visit_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, std::int64_t count,
                             Step&& step) {
   Rest<A> left;
   Rest<B> right;
@@ -150,7 +150,7 @@ HWY_INLINE void for_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, st
     const A* p = last ? left.values : a;
     const B* q = last ? right.values : b;
     Y* to = last ? out.values : y;
-    for_groups(last ? group() : done, last ? bits : mask,
+    visit_groups(last ? group() : done, last ? bits : mask,
                [&](std::int64_t i) HWY_ATTR { return step(p + i, q + i, to + i); });
     if (last) std::copy_n(out.values, rest, y + done);
     if (last && mask != nullptr) copy_bits(bits, rest, mask + done / 8);
@@ -159,7 +159,7 @@ HWY_INLINE void for_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, st
 
 /// Calls step(x + i, y + i) for vectors that cover all `count` elements.
 template <class X, class Y, class Step>
-HWY_INLINE void for_elements(const X* x, Y* y, std::int64_t count, Step&& step) {
+HWY_INLINE void visit_elements(const X* x, Y* y, std::int64_t count, Step&& step) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const std::int64_t done = count / lanes * lanes;
   for (std::int64_t i = 0; i < done; i += lanes) step(x + i, y + i);
@@ -174,7 +174,7 @@ HWY_INLINE void for_elements(const X* x, Y* y, std::int64_t count, Step&& step) 
 /// Computes y = fl(code * scale).
 inline void decode_codes(const cpu::CodeArray& codes, std::int64_t count, FloatVector scale, float* y) {
   visit_codes(codes, [&](const auto* in) HWY_ATTR {
-    for_elements(in, y, count, [&](const auto* p, float* out) HWY_ATTR {
+    visit_elements(in, y, count, [&](const auto* p, float* out) HWY_ATTR {
       hn::StoreU(dequantize_code(load_codes(p), scale), FloatTag(), out);
     });
   });

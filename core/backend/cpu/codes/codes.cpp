@@ -87,7 +87,7 @@ class BlockNumbers {
 
 /// Calls f(begin, end) for chunks of all elements, in parallel.
 template <class F>
-void for_chunks(std::int64_t count, F&& f) {
+void visit_chunks(std::int64_t count, F&& f) {
   const std::int64_t chunks = (count + kCodeChunk - 1) / kCodeChunk;
 #pragma omp parallel for schedule(static) if (chunks > 8)
   for (std::int64_t c = 0; c < chunks; ++c) f(c * kCodeChunk, std::min(count, (c + 1) * kCodeChunk));
@@ -163,7 +163,7 @@ bool quantize_blocks(const Tensor& x, QuantizedTensor& out) {
   const Codes codes{static_cast<std::byte*>(out.codes.mutable_raw()), out.codes.dtype()};
   auto* mask = out.mask.defined() ? static_cast<std::uint8_t*>(out.mask.mutable_raw()) : nullptr;
   std::atomic<bool> nan{false};
-  for_chunks(x.numel(), [&](std::int64_t begin, std::int64_t end) {
+  visit_chunks(x.numel(), [&](std::int64_t begin, std::int64_t end) {
     if (quantize_chunk(values, begin, end, numbers, format, codes, mask))
       nan.store(true, std::memory_order_relaxed);
   });
@@ -171,14 +171,14 @@ bool quantize_blocks(const Tensor& x, QuantizedTensor& out) {
 }
 
 template <class Out>
-void decode_as(const QuantizedTensor& x, bool scaled, Tensor& out) {
+void decode_typed(const QuantizedTensor& x, bool scaled, Tensor& out) {
   const BlockNumbers numbers(x.grid, x.shape(), x.layout(), false);
   const ElementFormat format = element_format(x.grid.format);
   const float one = 1;
   auto* values = out.mutable_data<Out>(out.layout());
   const auto* bytes = static_cast<const std::byte*>(x.codes.raw());
   const DType dtype = x.codes.dtype();
-  for_chunks(out.numel(), [&](std::int64_t begin, std::int64_t end) {
+  visit_chunks(out.numel(), [&](std::int64_t begin, std::int64_t end) {
     Scratch s;
     const std::int64_t count = end - begin, all = whole_groups(count);
     const ElementNumbers by =
@@ -207,10 +207,10 @@ void decode_as(const QuantizedTensor& x, bool scaled, Tensor& out) {
 /// Writes the values of codes, multiplied by their scales if `scaled`, as f32 or rounded to bf16.
 void decode_blocks(const QuantizedTensor& x, bool scaled, Tensor& out) {
   if (out.numel() == 0) return;
-  out.dtype() == DType::bf16 ? decode_as<bfloat16>(x, scaled, out) : decode_as<float>(x, scaled, out);
+  out.dtype() == DType::bf16 ? decode_typed<bfloat16>(x, scaled, out) : decode_typed<float>(x, scaled, out);
 }
 
-CodeArray codes_of(const Tensor& codes) { return {codes.raw(), codes.dtype()}; }
+CodeArray code_array(const Tensor& codes) { return {codes.raw(), codes.dtype()}; }
 
 /// Returns the first element at or after `begin` whose mask bit starts a byte.
 std::int64_t byte_start(std::int64_t begin, std::int64_t end) { return std::min(end, (begin + 7) / 8 * 8); }
@@ -253,7 +253,7 @@ struct QuantizeRun {
 void decode_floats(const Tensor& codes, Tensor& out) {
   auto* values = out.mutable_data<float>(out.layout());
   for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    dequantize(codes_of(codes).from(begin), end - begin, 1.0f, values + begin);
+    dequantize(code_array(codes).from(begin), end - begin, 1.0f, values + begin);
   });
 }
 
@@ -262,7 +262,7 @@ void decode_bf16(const Tensor& codes, Tensor& out) {
            "the codes are {}: only i8, u8 and f8_e4m3 convert to bf16", name(codes.dtype()));
   auto* values = out.mutable_data<bfloat16>(out.layout());
   for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    decode(codes_of(codes).from(begin), end - begin, values + begin);
+    decode(code_array(codes).from(begin), end - begin, values + begin);
   });
 }
 
@@ -301,7 +301,7 @@ void dequantize(const QuantizedTensor& x, Tensor& out) {
   const auto rows = grid_rows(x.grid);
   const auto view =
       Channels::of(x.shape(), x.layout(), detail::channel_axis(x.grid, x.shape(), "dequantize"));
-  const CodeArray codes = codes_of(x.codes);
+  const CodeArray codes = code_array(x.codes);
   auto* values = out.mutable_data<float>(out.layout());
   for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
     const float scale = rows[static_cast<std::size_t>(channel)].scale;

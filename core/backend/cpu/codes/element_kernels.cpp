@@ -66,7 +66,7 @@ HWY_INLINE bool quantize_all(const float* x, const ElementNumbers& numbers, std:
   const auto none = hn::Zero(d);
   const Numbers<shared> scale(numbers.scale, numbers), amax(numbers.amax, numbers);
   auto seen = hn::MaskFromVec(none);
-  for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+  visit_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
     cpu::fetch_ahead(x + i);
     const auto v = hn::LoadU(d, x + i), range = amax.at(i);
     const auto bad = is_nan_(v);
@@ -104,7 +104,7 @@ struct PairsOfE2m1 {
 };
 
 template <bool shared>
-bool quantize_e2m1_with(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
+bool quantize_e2m1_scaled(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
                         std::uint8_t* packed, std::uint8_t* mask) {
   const auto all = [&](auto&& quotient) HWY_ATTR {
     return quantize_all<shared>(x, numbers, count, false, mask, quotient, PairsOfE2m1{packed});
@@ -115,12 +115,12 @@ bool quantize_e2m1_with(const float* x, const ElementNumbers& numbers, std::int6
 }
 bool QuantizeE2m1(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
                   std::uint8_t* packed, std::uint8_t* mask) {
-  return numbers.index.shared() ? quantize_e2m1_with<true>(x, numbers, count, inverse, packed, mask)
-                                : quantize_e2m1_with<false>(x, numbers, count, inverse, packed, mask);
+  return numbers.index.shared() ? quantize_e2m1_scaled<true>(x, numbers, count, inverse, packed, mask)
+                                : quantize_e2m1_scaled<false>(x, numbers, count, inverse, packed, mask);
 }
 
 template <bool shared>
-bool quantize_with(const float* x, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
+bool quantize_scaled(const float* x, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
                    void* codes, std::uint8_t* mask) {
   const auto all = [&](const auto& round, auto&& store) HWY_ATTR {
     return quantize_all<shared>(x, numbers, count, f.is_unsigned, mask, round, store);
@@ -147,8 +147,8 @@ bool quantize_with(const float* x, const ElementNumbers& numbers, std::int64_t c
 
 bool QuantizeElements(const float* x, const ElementNumbers& numbers, std::int64_t count,
                       const ElementFormat& f, void* codes, std::uint8_t* mask) {
-  return numbers.index.shared() ? quantize_with<true>(x, numbers, count, f, codes, mask)
-                                : quantize_with<false>(x, numbers, count, f, codes, mask);
+  return numbers.index.shared() ? quantize_scaled<true>(x, numbers, count, f, codes, mask)
+                                : quantize_scaled<false>(x, numbers, count, f, codes, mask);
 }
 
 /// Decodes E2M1 codes, two per byte, with a table, if a vector has sixteen lanes.
@@ -179,7 +179,7 @@ class NumberTable {
 };
 
 template <bool shared, class Out>
-void decode_with(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
+void decode_scaled(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
                  Out* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const Numbers<shared> scale(numbers.scale, numbers);
@@ -199,18 +199,18 @@ void decode_with(const void* codes, const ElementNumbers& numbers, std::int64_t 
 }
 
 template <class Out>
-void decode_as(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
+void decode_typed(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
                Out* y) {
-  numbers.index.shared() ? decode_with<true>(codes, numbers, count, f, y)
-                         : decode_with<false>(codes, numbers, count, f, y);
+  numbers.index.shared() ? decode_scaled<true>(codes, numbers, count, f, y)
+                         : decode_scaled<false>(codes, numbers, count, f, y);
 }
 void DecodeElements(const void* codes, const ElementNumbers& numbers, std::int64_t count,
                     const ElementFormat& f, float* y) {
-  decode_as(codes, numbers, count, f, y);
+  decode_typed(codes, numbers, count, f, y);
 }
 void DecodeToBf16(const void* codes, const ElementNumbers& numbers, std::int64_t count,
                   const ElementFormat& f, bfloat16* y) {
-  decode_as(codes, numbers, count, f, y);
+  decode_typed(codes, numbers, count, f, y);
 }
 
 void PackNibbles(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed) {
@@ -245,11 +245,11 @@ bool scales_are_short(const ElementNumbers& numbers, std::int64_t count) {
 
 FQ_HD void store_exact(FloatVector v, float* y) { store(v, y, false); }
 FQ_HD void store_exact(FloatVector v, bfloat16* y) {
-  store_short(hn::TruncateTo(ShortTag(), hn::ShiftRight<16>(words_of(v))), y, false);
+  store_short(hn::TruncateTo(ShortTag(), hn::ShiftRight<16>(word_bits(v))), y, false);
 }
 
 template <bool shared, bool exact, class Out>
-void decode_e2m1_with(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
+void decode_e2m1_scaled(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const Numbers<shared> scale(numbers.scale, numbers);
   const MinifloatCodes coder(2, 1, 1.0f);
@@ -270,17 +270,17 @@ void decode_e2m1_with(const std::uint8_t* packed, const ElementNumbers& numbers,
   }
 }
 template <class Out>
-void decode_e2m1_as(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
-  if (!numbers.index.shared()) return decode_e2m1_with<false, false>(packed, numbers, count, y);
-  scales_are_short(numbers, count) ? decode_e2m1_with<true, true>(packed, numbers, count, y)
-                                   : decode_e2m1_with<true, false>(packed, numbers, count, y);
+void decode_e2m1_typed(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
+  if (!numbers.index.shared()) return decode_e2m1_scaled<false, false>(packed, numbers, count, y);
+  scales_are_short(numbers, count) ? decode_e2m1_scaled<true, true>(packed, numbers, count, y)
+                                   : decode_e2m1_scaled<true, false>(packed, numbers, count, y);
 }
 void DecodeE2m1(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, float* y) {
-  decode_e2m1_as(packed, numbers, count, y);
+  decode_e2m1_typed(packed, numbers, count, y);
 }
 void DecodeE2m1ToBf16(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count,
                       bfloat16* y) {
-  decode_e2m1_as(packed, numbers, count, y);
+  decode_e2m1_typed(packed, numbers, count, y);
 }
 
 }  // namespace

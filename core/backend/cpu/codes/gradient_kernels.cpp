@@ -80,7 +80,7 @@ constexpr std::int64_t kAhead = 2048;  // prefetch distance in bytes
 
 /// Returns the mask of the lanes beginning with bit i, a multiple of the number of lanes.
 template <class D>
-hn::Mask<D> mask_at(D d, const std::uint8_t* mask, std::int64_t i) {
+hn::Mask<D> load_mask(D d, const std::uint8_t* mask, std::int64_t i) {
   if (hn::Lanes(d) >= 8) return hn::LoadMaskBits(d, mask + i / 8);
   const std::uint8_t bits[8] = {static_cast<std::uint8_t>(mask[i / 8] >> (i % 8))};
   return hn::LoadMaskBits(d, bits);
@@ -98,7 +98,7 @@ void clear_others(Word* dx, const std::uint8_t* mask, std::int64_t count) {
     std::memcpy(&bits, mask + i / 8, sizeof(bits));
     if (bits == ~std::uint64_t{0}) continue;
     for (std::int64_t j = i; j < i + word; j += lanes)
-      hn::StoreU(hn::IfThenElseZero(mask_at(d, mask, j), hn::LoadU(d, dx + j)), d, dx + j);
+      hn::StoreU(hn::IfThenElseZero(load_mask(d, mask, j), hn::LoadU(d, dx + j)), d, dx + j);
   }
   for (; i < count; ++i)
     if (((mask[i / 8] >> (i % 8)) & 1u) == 0) dx[i] = Word{0};
@@ -113,13 +113,13 @@ void masked(const Word* dy, const std::uint8_t* mask, std::int64_t count, Word* 
   if (stream && reinterpret_cast<std::uintptr_t>(dx) % (hn::Lanes(d) * sizeof(Word)) == 0) {
     for (std::int64_t i = 0; i < whole; i += lanes) {
       hwy::Prefetch(reinterpret_cast<const char*>(dy + i) + kAhead);
-      hn::Stream(hn::IfThenElseZero(mask_at(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
+      hn::Stream(hn::IfThenElseZero(load_mask(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
     }
   } else {
     for (std::int64_t i = 0; i < whole; i += lanes) {
       cpu::fetch_ahead(dy + i);
       cpu::fetch_ahead(dx + i);
-      hn::StoreU(hn::IfThenElseZero(mask_at(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
+      hn::StoreU(hn::IfThenElseZero(load_mask(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
     }
   }
   for (std::int64_t i = whole; i < count; ++i) dx[i] = ((mask[i / 8] >> (i % 8)) & 1u) != 0 ? dy[i] : Word{0};

@@ -19,7 +19,7 @@ namespace fq::HWY_NAMESPACE {
 using cpu::GridRow;
 
 template <class Code>
-FloatVector code_of(FloatVector v, FloatVector scale, FloatVector lower, FloatVector upper) {
+FloatVector rounded_code(FloatVector v, FloatVector scale, FloatVector lower, FloatVector upper) {
   if constexpr (std::is_same_v<Code, E4m3>) return quantize_e4m3(v, scale);
   return quantize_code(v, scale, lower, upper);
 }
@@ -31,13 +31,13 @@ std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& r
   const auto scale = hn::Set(d, row.scale), lower = hn::Set(d, row.lower), upper = hn::Set(d, row.upper);
   const auto amax = hn::Set(d, row.amax), below = hn::Set(d, row.mask_lower);
   auto seen = hn::MaskFromVec(hn::Zero(d));
-  const auto done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+  const auto done = visit_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
     cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(codes + i);
     const auto v = hn::LoadU(d, x + i);
     const auto bad = is_nan_(v);
     seen = hn::Or(seen, bad);
-    store_codes(hn::IfThenZeroElse(bad, code_of<Code>(v, scale, lower, upper)), codes + i);
+    store_codes(hn::IfThenZeroElse(bad, rounded_code<Code>(v, scale, lower, upper)), codes + i);
     return mask_closed(v, below, amax);
   });
   *nan = *nan || !hn::AllFalse(d, seen);
@@ -61,7 +61,7 @@ namespace {
 
 /// Calls step(ranges + i, scales + i) for vectors that cover all ranges. Elements beyond the end are 1.
 template <class Step>
-void for_ranges(float* ranges, float* scales, std::int64_t count, Step&& step) {
+void visit_ranges(float* ranges, float* scales, std::int64_t count, Step&& step) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) step(ranges + i, scales + i);
@@ -79,7 +79,7 @@ bool scale_each(float* ranges, std::int64_t count, float* scales, const Scale& s
   const FloatTag d;
   const auto none = hn::Zero(d), most = hn::Set(d, std::numeric_limits<float>::max());
   bool good = true;
-  for_ranges(ranges, scales, count, [&](float* range, float* to) HWY_ATTR {
+  visit_ranges(ranges, scales, count, [&](float* range, float* to) HWY_ATTR {
     const auto amax = hn::LoadU(d, range), made = scale(amax);
     const auto valid = mask_closed(amax, none, most);
     good = good && hn::AllTrue(d, valid);

@@ -33,7 +33,7 @@ class Values {
     if (some && sums != nullptr && StretchValues::can_read(*sums))
       stretches_.emplace(*sums);
     else
-      floats_ = detail::floats_of(x, layout);
+      floats_ = detail::to_floats(x, layout);
     if (floats_.defined()) data_ = floats_.data<float>(layout);
   }
   /// Returns `count` elements, stored in `buffer` or in the original memory.
@@ -133,7 +133,7 @@ void amax_gradient(const detail::RangedValues& x, const QuantizedTensor& codes, 
 namespace {
 
 template <class Code>
-std::vector<std::int64_t> rows_of(const Code* codes, std::int64_t rows, std::int64_t length, Code upper) {
+std::vector<std::int64_t> find_rows(const Code* codes, std::int64_t rows, std::int64_t length, Code upper) {
   std::vector<char> found(static_cast<std::size_t>(rows));
 #pragma omp parallel for schedule(static) if (rows * length > 16 * kGradientChunk)
   for (std::int64_t r = 0; r < rows; ++r)
@@ -152,8 +152,8 @@ std::optional<std::vector<std::int64_t>> rows_at_ends(const QuantizedTensor& cod
   const float upper = grid_rows(codes.grid)[0].upper;
   const void* data = codes.codes.raw();
   if (codes.codes.dtype() == DType::i8)
-    return rows_of(static_cast<const std::int8_t*>(data), rows, length, static_cast<std::int8_t>(upper));
-  return rows_of(static_cast<const std::uint8_t*>(data), rows, length, static_cast<std::uint8_t>(upper));
+    return find_rows(static_cast<const std::int8_t*>(data), rows, length, static_cast<std::int8_t>(upper));
+  return find_rows(static_cast<const std::uint8_t*>(data), rows, length, static_cast<std::uint8_t>(upper));
 }
 
 }  // namespace fq::cpu

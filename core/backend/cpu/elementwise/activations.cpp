@@ -24,7 +24,7 @@ std::vector<float> gelu_entries() {
 /// Computes y[i] = ggml_gelu(x[i]), with the bits of the formula. The table is built on the first call.
 void ggml_gelu_values(const float* x, std::int64_t n, float* y) {
   static const std::vector<float> entries = gelu_entries();
-  for (std::int64_t i = gelu_entries_of(x, n, entries.data(), y); i < n; ++i) {
+  for (std::int64_t i = read_gelu_entries(x, n, entries.data(), y); i < n; ++i) {
     const float v = x[i];
     y[i] = v <= -10.0f ? 0.0f : (v >= 10.0f ? v : entries[detail::f16_bits(v)]);
   }
@@ -32,17 +32,17 @@ void ggml_gelu_values(const float* x, std::int64_t n, float* y) {
 
 /// Calls f(first, count) for parts of n elements, shared among threads.
 template <class F>
-void for_parts(std::int64_t n, F&& f, std::int64_t part = 8192) {
+void visit_parts(std::int64_t n, F&& f, std::int64_t part = 8192) {
   detail::parallel_for((n + part - 1) / part, n > parallel_elements,
                        [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
 }
 
 /// Calls f(first, count, values) for the n values of sums, in parts that fit into the first-level cache.
 template <class F>
-void for_values(const Accumulator& x, std::int64_t n, F&& f) {
+void visit_values(const Accumulator& x, std::int64_t n, F&& f) {
   constexpr std::int64_t part = 2048;
   const StretchValues read(x);
-  for_parts(
+  visit_parts(
       n,
       [&](std::int64_t i, std::int64_t count) {
         float values[part];
@@ -75,7 +75,7 @@ void activate(const Tensor& x, const detail::Activation& activation, Tensor& y) 
       values != nullptr && x.dtype() == DType::f32) {
     const float* in = x.data<float>(x.layout());
     float* out = y.mutable_data<float>(x.layout());
-    return for_parts(x.numel(), [&](std::int64_t i, std::int64_t n) { values(in + i, n, out + i); });
+    return visit_parts(x.numel(), [&](std::int64_t i, std::int64_t n) { values(in + i, n, out + i); });
   }
   detail::visit_float(x.dtype(), "activation", [&]<class T>(T) {
     std::visit([&](auto f) { map<T>(x, y, [f](T v) { return f.value(v); }); }, activation.f);
@@ -88,7 +88,7 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Acti
       gradients != nullptr && dy.dtype() == DType::f32) {
     const float *g = dy.data<float>(dy.layout()), *in = saved.data<float>(dy.layout());
     float* out = dx.mutable_data<float>(dy.layout());
-    return for_parts(dy.numel(),
+    return visit_parts(dy.numel(),
                      [&](std::int64_t i, std::int64_t n) { gradients(g + i, in + i, n, out + i); });
   }
   detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
@@ -105,7 +105,7 @@ bool activates_sums(const Accumulator& x, const detail::Activation& activation) 
 void activate(const Accumulator& x, const detail::Activation& activation, Tensor& y) {
   const ActivationValues values = kernel_of_values(activation);
   auto* out = y.mutable_data<float>(y.layout());
-  for_values(x, y.numel(),
+  visit_values(x, y.numel(),
              [&](std::int64_t i, std::int64_t n, const float* sums) { values(sums, n, out + i); });
 }
 
@@ -114,7 +114,7 @@ void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Act
   const ActivationGradients gradients = kernel_of_gradients(activation);
   const float* g = dy.data<float>(dy.layout());
   auto* out = dx.mutable_data<float>(dy.layout());
-  for_values(x, dy.numel(),
+  visit_values(x, dy.numel(),
              [&](std::int64_t i, std::int64_t n, const float* sums) { gradients(g + i, sums, n, out + i); });
 }
 

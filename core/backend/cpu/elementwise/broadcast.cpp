@@ -62,7 +62,7 @@ void scale(const Tensor& x, double factor, Tensor& y) {
                       [&]<class T>(T) { map<T>(x, y, detail::Scaled<T>{static_cast<T>(factor)}); });
 }
 
-void reduce_to(const Tensor& x, const detail::Reduction& reduction, Tensor& out) {
+void reduce_axes(const Tensor& x, const detail::Reduction& reduction, Tensor& out) {
   const auto walk = sum_walk(placed(x), out.shape());
   detail::visit_float(x.dtype(), "reduction", [&]<class T>(T) {
     std::visit([&](auto f) { reduce<T>(x, walk, f, out); }, reduction);

@@ -20,14 +20,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 void GeluValues(const float* x, std::int64_t n, float* y) {
-  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(y + i);
     io.store(gelu_value(io.load(x + i)), y + i);
   });
 }
 void GeluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
-  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(dy + i);
     cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(dx + i);
@@ -35,14 +35,14 @@ void GeluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
   });
 }
 void SiluValues(const float* x, std::int64_t n, float* y) {
-  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(y + i);
     io.store(silu_value(io.load(x + i)), y + i);
   });
 }
 void SiluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
-  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     io.store(mul_(io.load(dy + i), silu_slope(io.load(x + i))), dx + i);
   });
 }
@@ -56,7 +56,7 @@ FQ_HD float LargestOf(const float* x, std::int64_t n) {
   for (; i + lanes <= n; i += lanes) v = hn::Max(v, hn::LoadU(d, x + i));
   if (i < n) {
     const auto rest = hn::FirstN(d, static_cast<std::size_t>(n - i));
-    v = hn::Max(v, hn::IfThenElse(rest, lanes_of<float>(x + i, n - i), none));
+    v = hn::Max(v, hn::IfThenElse(rest, load_lanes<float>(x + i, n - i), none));
   }
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
@@ -67,7 +67,7 @@ float SumOf(const float* x, std::int64_t n) {
   alignas(64) float columns[16] = {};
   if constexpr (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) {
     FloatVector sums = hn::Zero(FloatTag());
-    for_vectors<float>(0, n, [&](std::int64_t i, auto io) HWY_ATTR { sums = add_(sums, io.load(x + i)); });
+    visit_vectors<float>(0, n, [&](std::int64_t i, auto io) HWY_ATTR { sums = add_(sums, io.load(x + i)); });
     hn::StoreU(sums, FloatTag(), columns);
   } else {
     std::int64_t i = 0;
@@ -87,20 +87,20 @@ cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
     return {largest, 0};
   }
   const FloatVector most = hn::Set(FloatTag(), largest);
-  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     io.store(exp_below_zero(sub_(io.load(x + i), most)), y + i);
   });
   return {largest, SumOf(y, n)};
 }
 void DivideRow(float divisor, std::int64_t n, float* y) {
   const FloatVector by = hn::Set(FloatTag(), divisor);
-  for_vectors<float>(0, n,
+  visit_vectors<float>(0, n,
                      [=](std::int64_t i, auto io) HWY_ATTR { io.store(div_(io.load(y + i), by), y + i); });
 }
 
 namespace {
 
-std::int64_t GeluEntriesOf(const float* x, std::int64_t n, const float* entries, float* y) {
+std::int64_t ReadGeluEntries(const float* x, std::int64_t n, const float* entries, float* y) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> places;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -144,7 +144,7 @@ HWY_EXPORT(SiluValues);
 HWY_EXPORT(SiluGradients);
 HWY_EXPORT(PowersOfRow);
 HWY_EXPORT(DivideRow);
-HWY_EXPORT(GeluEntriesOf);
+HWY_EXPORT(ReadGeluEntries);
 HWY_EXPORT(ToBf16);
 HWY_EXPORT(ToF16);
 
@@ -163,8 +163,8 @@ RowPowers powers_of_row(const float* x, std::int64_t n, float* y) {
 }
 void divide_row(float divisor, std::int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(DivideRow)(divisor, n, y); }
 
-std::int64_t gelu_entries_of(const float* x, std::int64_t n, const float* entries, float* y) {
-  return HWY_DYNAMIC_DISPATCH(GeluEntriesOf)(x, n, entries, y);
+std::int64_t read_gelu_entries(const float* x, std::int64_t n, const float* entries, float* y) {
+  return HWY_DYNAMIC_DISPATCH(ReadGeluEntries)(x, n, entries, y);
 }
 
 void narrow_floats(const float* x, std::int64_t count, bfloat16* y) {

@@ -30,7 +30,7 @@ void divide_row(float divisor, std::int64_t n, float* y);
 
 /// Sets y[i] = entries[f16(x[i])], but 0 for x[i] <= -10 and x[i] for x[i] >= 10. Processes whole vectors and
 /// returns the number of processed elements; the caller processes the rest. `entries` has 65,536 numbers.
-std::int64_t gelu_entries_of(const float* x, std::int64_t n, const float* entries, float* y);
+std::int64_t read_gelu_entries(const float* x, std::int64_t n, const float* entries, float* y);
 
 // Conversion of f32 arrays to bf16 and f16, with the bits of number_formats.h, for every vector instruction
 // set.

@@ -107,7 +107,7 @@ class ImageCall {
 
 /// Processes all images in one call, which shares them among threads itself.
 template <class PrimitiveDesc>
-void at_once(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in, const Weights& w,
+void convolve_whole(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in, const Weights& w,
              const Activation& out) {
   ImageCall call;
   call.prepare(desc, s.n, w);
@@ -116,11 +116,11 @@ void at_once(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in
 
 /// Processes images in tasks. `make(shape)` describes the convolution of shape.n images.
 template <class Make>
-void over_images(const char* function, const ConvShape& s, Sharing sharing, const Make& make,
+void convolve_images(const char* function, const ConvShape& s, Sharing sharing, const Make& make,
                  const Activation& in, const Weights& w, const Activation& out) {
   if (sharing == Sharing::by_threads || product_type(in.type) == Type::s32)
-    return guarded(function, [&] { at_once(s, make(s), in, w, out); });
-  const auto desc_of = [&](std::int64_t images) {
+    return guarded(function, [&] { convolve_whole(s, make(s), in, w, out); });
+  const auto make_desc = [&](std::int64_t images) {
     ConvShape part = s;
     part.n = images;
     return make(part);
@@ -128,12 +128,12 @@ void over_images(const char* function, const ConvShape& s, Sharing sharing, cons
   const std::int64_t step = images_a_task(s);
   ImageCall whole;
   parallel_tasks<ImageCall>(1, [&](ImageCall&, std::int64_t) {
-    guarded(function, [&] { whole.prepare(desc_of(step), step, w); });
+    guarded(function, [&] { whole.prepare(make_desc(step), step, w); });
   });
   parallel_tasks<ImageCall>((s.n + step - 1) / step, [&](ImageCall& call, std::int64_t task) {
     guarded(function, [&] {
       const std::int64_t images = std::min(step, s.n - task * step);
-      if (call.images() != images) call.prepare(desc_of(images), images, w, &whole);
+      if (call.images() != images) call.prepare(make_desc(images), images, w, &whole);
       call.run(in, out, task * step);
     });
   });
@@ -151,8 +151,8 @@ bool nothing_to_sum(const ConvShape& s, void* out, std::int64_t count) {
 void conv_forward(const ConvShape& s, const void* x, DType x_type, const void* w, DType w_type, void* y,
                   Sharing sharing) {
   if (nothing_to_sum(s, y, numel(s.y_shape()))) return;
-  const Type tx = type_of(x_type), tw = type_of(w_type), ty = product_type(tx);
-  over_images("conv_forward", s, sharing,
+  const Type tx = onednn_type(x_type), tw = onednn_type(w_type), ty = product_type(tx);
+  convolve_images("conv_forward", s, sharing,
               [&](const ConvShape& part) { return forward_desc(part, tx, tw, ty); },
               {DNNL_ARG_SRC, s.c, s.h, s.w, tx, x}, {weights(s, tw, true), w},
               {DNNL_ARG_DST, s.o, s.oh, s.ow, ty, y});
@@ -161,8 +161,8 @@ void conv_forward(const ConvShape& s, const void* x, DType x_type, const void* w
 void conv_backward_data(const ConvShape& s, const void* dy, const void* w, DType dtype, float* dx,
                         Sharing sharing) {
   if (nothing_to_sum(s, dx, numel(s.x_shape()))) return;
-  const Type type = type_of(dtype);
-  over_images("conv_backward_data", s, sharing,
+  const Type type = onednn_type(dtype);
+  convolve_images("conv_backward_data", s, sharing,
               [&](const ConvShape& part) { return backward_data_desc(part, type); },
               {DNNL_ARG_DIFF_DST, s.o, s.oh, s.ow, type, dy}, {weights(s, type, true), w},
               {DNNL_ARG_DIFF_SRC, s.c, s.h, s.w, Type::f32, dx});
@@ -171,7 +171,7 @@ void conv_backward_data(const ConvShape& s, const void* dy, const void* w, DType
 void conv_backward_weights(const ConvShape& s, const void* x, const void* dy, DType dtype, float* dw) {
   if (nothing_to_sum(s, dw, numel(s.w_shape()))) return;
   guarded("conv_backward_weights", [&] {
-    const Type type = type_of(dtype);
+    const Type type = onednn_type(dtype);
     const auto desc =
         backward_weights(engine(), attributes(), nhwc(s.n, s.c, s.h, s.w, type), weights(s, Type::f32, false),
                          nhwc(s.n, s.o, s.oh, s.ow, type), window(s), forward_desc(s, type, type, type));

@@ -31,32 +31,32 @@ struct Tiling {
       longer = half(longer);
       tiles *= 2;
     }
-    const std::int64_t down = tiles_of(m, rows), across = tiles_of(n, columns);
+    const std::int64_t down = tile_count(m, rows), across = tile_count(n, columns);
     const std::int64_t most = down * across > 1 ? 1 : std::max<std::int64_t>(batch / 16, 1);
     return {rows, columns, down, across, std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most)};
   }
   static std::int64_t half(std::int64_t size) { return (size / 2 + 31) / 32 * 32; }
   /// Returns the number of tiles. One remaining row or column is merged into the tile before it: oneDNN 3.7
   /// reads and writes wrong elements of a single row or column that is not contiguous.
-  static std::int64_t tiles_of(std::int64_t size, std::int64_t tile) {
+  static std::int64_t tile_count(std::int64_t size, std::int64_t tile) {
     return std::max<std::int64_t>(size / tile + (size % tile > 1 ? 1 : 0), 1);
   }
-  [[nodiscard]] std::int64_t rows_of(std::int64_t i, std::int64_t m) const {
+  [[nodiscard]] std::int64_t tile_rows(std::int64_t i, std::int64_t m) const {
     return i + 1 < down ? rows : m - i * rows;
   }
-  [[nodiscard]] std::int64_t columns_of(std::int64_t j, std::int64_t n) const {
+  [[nodiscard]] std::int64_t tile_columns(std::int64_t j, std::int64_t n) const {
     return j + 1 < across ? columns : n - j * columns;
   }
 };
 
 /// Returns the strides of a matrix, or of consecutive matrices.
-Dims strides_of(const Matrix& matrix) {
+Dims matrix_strides(const Matrix& matrix) {
   const Dims within = matrix.transposed ? Dims{1, matrix.rows} : Dims{matrix.columns, 1};
   return {matrix.rows * matrix.columns, within[0], within[1]};
 }
 
 const void* at(const Matrix& matrix, std::int64_t i, std::int64_t row, std::int64_t column) {
-  const Dims s = strides_of(matrix);
+  const Dims s = matrix_strides(matrix);
   return static_cast<const char*>(matrix.data) +
          byte_size(matrix.dtype, i * s[0] + row * s[1] + column * s[2]);
 }
@@ -81,9 +81,9 @@ struct TileProduct {
     count = matrices;
     m = rows;
     n = columns;
-    a = described({count, m, left.columns}, type_of(left.dtype), strides_of(left));
-    b = described({count, left.columns, n}, type_of(right.dtype), strides_of(right));
-    c = described({count, m, n}, product_type(type_of(left.dtype)),
+    a = described({count, m, left.columns}, onednn_type(left.dtype), matrix_strides(left));
+    b = described({count, left.columns, n}, onednn_type(right.dtype), matrix_strides(right));
+    c = described({count, m, n}, product_type(onednn_type(left.dtype)),
                   {left.rows * right.columns, right.columns, 1});
     call.emplace(matmul(engine(), attributes(), a, b, c));
   }
@@ -94,7 +94,7 @@ struct TileProduct {
 
 /// Returns the descriptor of matrices [batch / sides, sides], `beside` of them side by side.
 Desc described(std::int64_t batch, std::int64_t sides, const Matrix& matrix, Type type) {
-  const Dims one = strides_of(matrix);
+  const Dims one = matrix_strides(matrix);
   const std::int64_t step = matrix.beside, length = matrix.transposed ? matrix.rows : matrix.columns;
   const Dims strides{sides * one[0], step > 1 ? length : one[0], matrix.transposed ? 1 : step * length,
                      matrix.transposed ? step * length : 1};
@@ -103,22 +103,22 @@ Desc described(std::int64_t batch, std::int64_t sides, const Matrix& matrix, Typ
 
 void side_by_side(const Matrix& a, const Matrix& b, const Matrix& c, std::int64_t batch) {
   const std::int64_t sides = std::max({a.beside, b.beside, c.beside});
-  const Desc left = described(batch, sides, a, type_of(a.dtype)),
-             right = described(batch, sides, b, type_of(b.dtype)),
-             out = described(batch, sides, c, product_type(type_of(a.dtype)));
+  const Desc left = described(batch, sides, a, onednn_type(a.dtype)),
+             right = described(batch, sides, b, onednn_type(b.dtype)),
+             out = described(batch, sides, c, product_type(onednn_type(a.dtype)));
   Call(matmul(engine(), attributes(), left, right, out))
       .run({{DNNL_ARG_SRC, left, a.data}, {DNNL_ARG_WEIGHTS, right, b.data}, {DNNL_ARG_DST, out, c.data}});
 }
 
 /// Computes whole products, which oneDNN shares among the threads.
-void at_once(const Matrix& a, const Matrix& b, void* c, std::int64_t batch) {
+void multiply_whole(const Matrix& a, const Matrix& b, void* c, std::int64_t batch) {
   TileProduct product;
   product.prepare(a, b, batch, a.rows, b.columns);
   product.run(a.data, b.data, c);
 }
 
 /// Computes the products by sgemm, one after another.
-void by_sgemm(Matrix a, Matrix b, std::int64_t m, std::int64_t n, float* c, std::int64_t batch) {
+void run_sgemm(Matrix a, Matrix b, std::int64_t m, std::int64_t n, float* c, std::int64_t batch) {
   for (std::int64_t i = 0; i < batch; ++i, c += m * n) {
     sgemm(a, b, m, n, c, n);
     a.data = at(a, 1, 0, 0);
@@ -146,13 +146,13 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
     return guarded("gemm", [&] { side_by_side(left, right, {c, DType::f32, m, n, false, c_beside}, batch); });
   if (batch == 1 && by_tiles) return multiply_by_tiles(left, right, static_cast<float*>(c));
   const bool sgemms = sgemm_is_faster(left, right);
-  const SpreadRows by_rows(left, sgemms && batch == 1 && left.transposed, n),
-      by_columns(right, sgemms && batch == 1 && !right.transposed, m);
-  const Matrix &a = by_rows.matrix(), &b = by_columns.matrix();
-  const bool whole = sharing == Sharing::by_threads || product_type(type_of(a.dtype)) == Type::s32;
+  const SpreadRows spread_left(left, sgemms && batch == 1 && left.transposed, n),
+      spread_right(right, sgemms && batch == 1 && !right.transposed, m);
+  const Matrix &a = spread_left.matrix(), &b = spread_right.matrix();
+  const bool whole = sharing == Sharing::by_threads || product_type(onednn_type(a.dtype)) == Type::s32;
   if (whole)
     return guarded("gemm", [&] {
-      sgemms ? by_sgemm(a, b, m, n, static_cast<float*>(c), batch) : at_once(a, b, c, batch);
+      sgemms ? run_sgemm(a, b, m, n, static_cast<float*>(c), batch) : multiply_whole(a, b, c, batch);
     });
   const Tiling tiling = Tiling::of(left, right, batch);
   const std::int64_t tiles = tiling.down * tiling.across, together = sgemms ? 1 : tiling.together;
@@ -162,7 +162,7 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
       const std::int64_t i = task / tiles * together, tile = task % tiles;
       const std::int64_t down = tile / tiling.across, across = tile % tiling.across;
       const std::int64_t row = down * tiling.rows, column = across * tiling.columns;
-      const std::int64_t rows = tiling.rows_of(down, m), columns = tiling.columns_of(across, n);
+      const std::int64_t rows = tiling.tile_rows(down, m), columns = tiling.tile_columns(across, n);
       const void *x = at(a, i, row, 0), *y = at(b, i, 0, column);
       void* z = static_cast<char*>(c) + (i * m * n + row * n + column) * word;
       if (sgemms) {

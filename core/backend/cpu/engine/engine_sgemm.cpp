@@ -40,7 +40,7 @@ void multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, 
   dnnl::error::wrap_c_api(status, "sgemm");
 }
 
-Matrix turned(const Matrix& matrix) {
+Matrix transposed_view(const Matrix& matrix) {
   return {matrix.data, matrix.dtype, matrix.columns, matrix.rows, !matrix.transposed};
 }
 
@@ -60,7 +60,7 @@ void sgemm(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, flo
   if (!(a.transposed && !b.transposed && a.rows > b.columns)) return multiply(a, b, m, n, c, pitch);
   Storage storage(m * n * 4, Device::cpu());
   auto* other = reinterpret_cast<float*>(storage.mutable_data());
-  multiply(turned(b), turned(a), n, m, other, m);
+  multiply(transposed_view(b), transposed_view(a), n, m, other, m);
   transpose(other, n, m, c, pitch);
 }
 

@@ -48,7 +48,7 @@ struct View {
 
 /// Calls f(memory, i) for all i, shared among the threads if `shared`.
 template <class F>
-void for_all(std::int64_t count, bool shared, Packed& memory, F&& f) {
+void run_tasks(std::int64_t count, bool shared, Packed& memory, F&& f) {
   if (shared) return parallel_tasks<Packed>(count, f);
   for (std::int64_t i = 0; i < count; ++i) f(memory, i);
 }
@@ -66,7 +66,7 @@ class Lines {
     return left_ && !across() && lines % kTileSide == 0 && terms() % kTileSide == 0;
   }
   [[nodiscard]] TileRows rows(std::int64_t line) const {
-    return TileRows::in_memory(view_.data + line * view_.pitch, view_.pitch);
+    return TileRows::unpacked(view_.data + line * view_.pitch, view_.pitch);
   }
 
   /// Packs all lines, in memory order.
@@ -74,7 +74,7 @@ class Lines {
     const std::int64_t length = whole(terms()), lines = whole(count()) / kTileSide,
                        steps = length / kTileSide;
     bfloat16* tiles = memory.of(whole(count()) * length);
-    for_all(across() ? steps : lines, shared, memory, [&](Packed&, std::int64_t i) {
+    run_tasks(across() ? steps : lines, shared, memory, [&](Packed&, std::int64_t i) {
       for (std::int64_t j = 0; j < (across() ? lines : steps); ++j) {
         const std::int64_t line = (across() ? j : i) * kTileSide, term = (across() ? i : j) * kTileSide;
         pack(line, term, tiles + line * length);
@@ -120,7 +120,7 @@ void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, 
   const std::int64_t each = std::max<std::int64_t>(blocks * strips / (2 * detail::threads()), 1);
   const std::int64_t parts = shared ? (blocks + each - 1) / each : 1,
                      size = (blocks + parts - 1) / parts * kTileSide;
-  for_all(strips * parts, shared, memory.passing, [&](Packed& own, std::int64_t task) {
+  run_tasks(strips * parts, shared, memory.passing, [&](Packed& own, std::int64_t task) {
     const std::int64_t line = task / parts * kTileSide, begin = task % parts * size;
     const std::int64_t some = std::min(kTileSide, passing.count() - line),
                        many = std::min(size, kept.count() - begin);

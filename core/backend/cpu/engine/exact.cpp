@@ -120,7 +120,7 @@ void add_part(const Tensor& part, bool first, std::int32_t* sums) {
 namespace {
 
 /// Returns the engine for these factors: s8 requires signed weights.
-ExactType type_for(const Codes& w) {
+ExactType choose_exact_type(const Codes& w) {
   const ExactType best = best_exact_type();
   if (best != ExactType::s8 || w.dtype == DType::i8) return best;
   return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
@@ -184,7 +184,7 @@ void sum_parts(ExactType type, const std::vector<Part>& parts, std::int64_t coun
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                 std::int32_t* sums) {
   if (use_int16_products(m, n, k)) return int16_products(m, n, k, x, w, sums);
-  const ExactType type = type_for(w);
+  const ExactType type = choose_exact_type(w);
   if (sums_are_whole(type, x, w, k))
     return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums);
   const DType left = value_type(type, x), right = value_type(type, w);
@@ -199,7 +199,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                  const Codes& w, std::int32_t* sums) {
   if (use_int16_products(m, n, k)) return int16_products(batch, m, n, k, x, w, sums);
-  if (sums_are_whole(type_for(w), x, w, k))
+  if (sums_are_whole(choose_exact_type(w), x, w, k))
     return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums, batch);
   for (std::int64_t i = 0; i < batch; ++i)
     exact_gemm(m, n, k, {static_cast<const char*>(x.data) + i * m * k, x.dtype, x.largest},
@@ -207,8 +207,8 @@ void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_
 }
 
 void exact_conv(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
-  const ExactType type = type_for(w);
-  if (type == ExactType::f32 && !forced_exact_type() && by_patches(s)) return convolve_patches(s, x, w, sums);
+  const ExactType type = choose_exact_type(w);
+  if (type == ExactType::f32 && !forced_exact_type() && uses_patches(s)) return convolve_patches(s, x, w, sums);
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
   if (sums_are_whole(type, x, w, channels, taps))
     return conv_forward(s, x.data, x.dtype, w.data, w.dtype, sums);

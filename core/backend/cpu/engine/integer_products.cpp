@@ -16,19 +16,19 @@ constexpr std::int64_t kTaskRows = 64;      // rows per task
 constexpr std::int64_t kFew = 1 << 16;      // too few products for several threads
 constexpr std::int64_t kUnwidenedRows = 2;  // at most this many rows of x: w is not widened
 
-std::int64_t pitch_of(std::int64_t k) { return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple; }
+std::int64_t int16_pitch(std::int64_t k) { return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple; }
 
 void widen_rows(const Codes& codes, std::int64_t first, std::int64_t rows, std::int64_t k,
                 std::int16_t* values) {
-  const std::int64_t pitch = pitch_of(k);
+  const std::int64_t pitch = int16_pitch(k);
   if (codes.dtype == DType::u8)
     widen_codes(static_cast<const std::uint8_t*>(codes.data) + first * k, rows, k, pitch, values);
   else
     widen_codes(static_cast<const std::int8_t*>(codes.data) + first * k, rows, k, pitch, values);
 }
 
-Tensor as_int16(const Codes& codes, std::int64_t rows, std::int64_t k) {
-  Tensor out = Tensor::empty({rows, pitch_of(k)}, DType::i16);
+Tensor int16_codes(const Codes& codes, std::int64_t rows, std::int64_t k) {
+  Tensor out = Tensor::empty({rows, int16_pitch(k)}, DType::i16);
   auto* values = out.mutable_data<std::int16_t>();
   if (rows <= kTaskRows) {
     widen_rows(codes, 0, rows, k, values);
@@ -36,25 +36,25 @@ Tensor as_int16(const Codes& codes, std::int64_t rows, std::int64_t k) {
   }
 #pragma omp parallel for schedule(static) if (rows * k > kFew)
   for (std::int64_t r = 0; r < rows; r += kTaskRows)
-    widen_rows(codes, r, std::min(kTaskRows, rows - r), k, values + r * pitch_of(k));
+    widen_rows(codes, r, std::min(kTaskRows, rows - r), k, values + r * int16_pitch(k));
   return out;
 }
 
 void few_rows(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
               std::int32_t* sums) {
-  const Tensor values = as_int16(x, m, k);
+  const Tensor values = int16_codes(x, m, k);
   for (std::int64_t r = 0; r < m; ++r)
-    multiply_row(values.data<std::int16_t>() + r * pitch_of(k), static_cast<const std::int8_t*>(w.data), n, k,
+    multiply_row(values.data<std::int16_t>() + r * int16_pitch(k), static_cast<const std::int8_t*>(w.data), n, k,
                  sums + r * n);
 }
 
-Codes codes_from(const Codes& codes, std::int64_t first) {
+Codes tail_codes(const Codes& codes, std::int64_t first) {
   return {static_cast<const char*>(codes.data) + first, codes.dtype, codes.largest};
 }
 
 /// Calls `multiply(i, row, rows)` for row parts of each of `batch` products, on all threads.
 template <class F>
-void for_row_parts(std::int64_t batch, std::int64_t m, std::int64_t products, F&& multiply) {
+void visit_row_parts(std::int64_t batch, std::int64_t m, std::int64_t products, F&& multiply) {
   const std::int64_t parts = (m + kTaskRows - 1) / kTaskRows;
 #pragma omp parallel for schedule(static) if (batch * products > kFew)
   for (std::int64_t task = 0; task < batch * parts; ++task) {
@@ -74,15 +74,15 @@ void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int
                     const Codes& w, std::int32_t* sums) {
   if (m * n * batch == 0) return;
   if (has_dot_products())
-    return for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
-      dot_products(rows, n, k, codes_from(x, (i * m + row) * k), codes_from(w, i * n * k),
+    return visit_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
+      dot_products(rows, n, k, tail_codes(x, (i * m + row) * k), tail_codes(w, i * n * k),
                    sums + (i * m + row) * n);
     });
   if (batch == 1 && m <= kUnwidenedRows && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
-  const Tensor left = as_int16(x, batch * m, k), right = as_int16(w, batch * n, k);
-  const std::int64_t pitch = pitch_of(k);
+  const Tensor left = int16_codes(x, batch * m, k), right = int16_codes(w, batch * n, k);
+  const std::int64_t pitch = int16_pitch(k);
   const auto *a = left.data<std::int16_t>(), *b = right.data<std::int16_t>();
-  for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
+  visit_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
     multiply_int16(
         {a + (i * m + row) * pitch, b + i * n * pitch, rows, n, pitch, sums + (i * m + row) * n, n});
   });
@@ -100,7 +100,7 @@ constexpr std::int64_t kFewPixels = 16, kManyPixels = 1024;
 std::int64_t filter_length(const ConvShape& s) { return s.c / s.groups * s.kh * s.kw; }
 
 /// Returns the filters [o, c/groups, kh, kw] as [o, kh, kw, c/groups], the order of a patch.
-Tensor filters_of(const ConvShape& s, const Codes& w) {
+Tensor patch_filters(const ConvShape& s, const Codes& w) {
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
   Tensor out = Tensor::empty({s.o, taps * channels}, w.dtype);
   const auto* from = static_cast<const char*>(w.data);
@@ -146,13 +146,13 @@ void convolve(const ConvShape& s, const Codes& x, const Tensor& filters, std::in
 
 }  // namespace
 
-bool by_patches(const ConvShape& shape) { return has_dot_products() && filter_length(shape) >= kShortFilter; }
+bool uses_patches(const ConvShape& shape) { return has_dot_products() && filter_length(shape) >= kShortFilter; }
 
 void convolve_patches(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const std::int64_t all = s.n * s.oh * s.ow, length = std::max<std::int64_t>(filter_length(s), 1);
   const std::int64_t step = std::clamp(kPatchBytes / length, kFewPixels, kManyPixels);
   const std::int64_t parts = (all + step - 1) / step;
-  const Tensor filters = filters_of(s, w);
+  const Tensor filters = patch_filters(s, w);
 #pragma omp parallel for schedule(static)
   for (std::int64_t task = 0; task < parts * s.groups; ++task) {
     const std::int64_t first = task % parts * step;

@@ -23,7 +23,7 @@ void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int
 
 /// Returns whether `convolve_patches` is the fastest convolution on this processor: with SDOT, for filters of
 /// a minimum length.
-[[nodiscard]] bool by_patches(const detail::ConvShape& shape);
+[[nodiscard]] bool uses_patches(const detail::ConvShape& shape);
 
 /// Computes sums [n, oh, ow, o] = conv(x [n, h, w, c], w [o, c/groups, kh, kw]), for one-byte codes. |sums|
 /// must fit int32. Each output pixel is a row of the pixels that its filters read, with zeros outside of the

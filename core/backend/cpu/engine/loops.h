@@ -29,7 +29,7 @@ void reference_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const A* a, 
 
 /// Calls f(x index, w index) for every pair of factors of the output (n, o, i, j).
 template <class F>
-void for_window(const ConvShape& s, std::int64_t n, std::int64_t o, std::int64_t i, std::int64_t j, F&& f) {
+void visit_window(const ConvShape& s, std::int64_t n, std::int64_t o, std::int64_t i, std::int64_t j, F&& f) {
   const std::int64_t in = s.c / s.groups, group = o / (s.o / s.groups);
   for (std::int64_t c = 0; c < in; ++c)
     for (std::int64_t u = 0; u < s.kh; ++u)
@@ -43,7 +43,7 @@ void for_window(const ConvShape& s, std::int64_t n, std::int64_t o, std::int64_t
 
 /// Calls f(y index, n, o, i, j) for every output, in memory order.
 template <class F>
-void for_outputs(const ConvShape& s, std::int64_t n, F&& f) {
+void visit_outputs(const ConvShape& s, std::int64_t n, F&& f) {
   for (std::int64_t i = 0; i < s.oh; ++i)
     for (std::int64_t j = 0; j < s.ow; ++j)
       for (std::int64_t o = 0; o < s.o; ++o) f(((n * s.oh + i) * s.ow + j) * s.o + o, n, o, i, j);
@@ -53,9 +53,9 @@ template <class Sum, class X, class W, class Y>
 void reference_conv_forward(const ConvShape& s, const X* x, const W* w, Y* y) {
 #pragma omp parallel for schedule(static)
   for (std::int64_t n = 0; n < s.n; ++n)
-    for_outputs(s, n, [&](std::int64_t out, auto... at) {
+    visit_outputs(s, n, [&](std::int64_t out, auto... at) {
       Sum sum{};
-      for_window(s, at..., [&](auto in, auto k) { sum += static_cast<Sum>(x[in]) * static_cast<Sum>(w[k]); });
+      visit_window(s, at..., [&](auto in, auto k) { sum += static_cast<Sum>(x[in]) * static_cast<Sum>(w[k]); });
       y[out] = static_cast<Y>(sum);
     });
 }
@@ -65,8 +65,8 @@ template <class Sum, class D, class W>
 void reference_conv_backward_data(const ConvShape& s, const D* dy, const W* w, Sum* dx) {
 #pragma omp parallel for schedule(static)
   for (std::int64_t n = 0; n < s.n; ++n)
-    for_outputs(s, n, [&](std::int64_t out, auto... at) {
-      for_window(s, at...,
+    visit_outputs(s, n, [&](std::int64_t out, auto... at) {
+      visit_window(s, at...,
                  [&](auto in, auto k) { dx[in] += static_cast<Sum>(dy[out]) * static_cast<Sum>(w[k]); });
     });
 }
@@ -75,8 +75,8 @@ void reference_conv_backward_data(const ConvShape& s, const D* dy, const W* w, S
 template <class Sum, class X, class D>
 void reference_conv_backward_weights(const ConvShape& s, const X* x, const D* dy, Sum* dw) {
   for (std::int64_t n = 0; n < s.n; ++n)
-    for_outputs(s, n, [&](std::int64_t out, auto... at) {
-      for_window(s, at...,
+    visit_outputs(s, n, [&](std::int64_t out, auto... at) {
+      visit_window(s, at...,
                  [&](auto in, auto k) { dw[k] += static_cast<Sum>(x[in]) * static_cast<Sum>(dy[out]); });
     });
 }

@@ -21,7 +21,7 @@ const dnnl::primitive_attr& attributes() {
   return instance;
 }
 
-Type type_of(DType dtype) {
+Type onednn_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
       return Type::f32;

@@ -80,7 +80,7 @@ const dnnl::engine& engine();
 /// Returns attributes for our own scratch memory, and for f32 products in f32 regardless of environment
 /// variables.
 const dnnl::primitive_attr& attributes();
-[[nodiscard]] Type type_of(DType dtype);
+[[nodiscard]] Type onednn_type(DType dtype);
 [[nodiscard]] inline Type product_type(Type factor) {
   return factor == Type::s8 || factor == Type::u8 ? Type::s32 : Type::f32;
 }

@@ -114,7 +114,7 @@ std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
 /// Computes x[.., c] * scales[c % number of scales], with channels innermost, rounded to bf16 numbers in
 /// `Out`.
 template <class Out>
-void scale_as(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
+void scale_typed(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
   const auto each = each_channel(scales, channels);
   const auto all = repeated<float>(each.data(), channels);
   const auto* from = x.data<float>(x.layout());
@@ -162,8 +162,8 @@ void multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Ten
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
   if (scales.numel() == 1) channels = 1024;  // one scale: use long runs
-  out.dtype() == DType::bf16 ? scale_as<bfloat16>(x, scales, channels, out)
-                             : scale_as<float>(x, scales, channels, out);
+  out.dtype() == DType::bf16 ? scale_typed<bfloat16>(x, scales, channels, out)
+                             : scale_typed<float>(x, scales, channels, out);
 }
 
 void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {

@@ -19,7 +19,7 @@ namespace {
 namespace openmp {
 int max_threads() noexcept { return omp_get_max_threads(); }
 void set_num_threads(int count) noexcept { omp_set_num_threads(count); }
-bool in_parallel() noexcept { return omp_in_parallel() != 0; }
+bool inside_region() noexcept { return omp_in_parallel() != 0; }
 void forbid_dynamic() noexcept {
   if (omp_get_dynamic() != 0) omp_set_dynamic(0);
 }
@@ -54,7 +54,7 @@ void set_num_threads(int count) noexcept {
   static auto* const set = function<void(int)>("omp_set_num_threads");
   if (set != nullptr) set(count);
 }
-bool in_parallel() noexcept {
+bool inside_region() noexcept {
   static auto* const get = function<int()>("omp_in_parallel");
   return number(get, 0) != 0;
 }
@@ -84,7 +84,7 @@ std::atomic<bool> has_lost_pool = false;
 void lower_to_team() noexcept {
   const int wanted = openmp::max_threads();
   if (wanted <= 1) return;
-  if (has_lost_pool || openmp::in_parallel()) return openmp::set_num_threads(1);
+  if (has_lost_pool || openmp::inside_region()) return openmp::set_num_threads(1);
   openmp::forbid_dynamic();
   if (wanted <= largest_team) return;
   const int size = openmp::team_size(wanted);
@@ -96,9 +96,9 @@ void lower_to_team() noexcept {
 /// The threads are therefore ended before the fork; parent and child start new threads in their next loop.
 /// Inside a loop this is not possible, and the child computes on one thread.
 struct ForkHandlers {
-  ForkHandlers() noexcept { pthread_atfork(&before, nullptr, &in_child); }
+  ForkHandlers() noexcept { pthread_atfork(&before, nullptr, &mark_child); }
   static void before() { pool_is_ended = openmp::end_pool(); }
-  static void in_child() {
+  static void mark_child() {
     if (!pool_is_ended) has_lost_pool = true;
   }
   static thread_local bool pool_is_ended;

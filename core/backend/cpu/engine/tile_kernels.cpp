@@ -64,17 +64,17 @@ HWY_INLINE void copy_rows(const std::uint16_t* from, std::int64_t pitch, std::ui
     hn::StoreU(hn::LoadU(PairTag(), reinterpret_cast<const std::uint32_t*>(from)), PairTag(), to);
 }
 
-/// Packs one tile of 16 rows or columns. Pairs of terms are in its rows, or in its columns if `turned`.
-HWY_INLINE void pack_tile(const std::uint16_t* from, std::int64_t pitch, bool across, bool turned,
+/// Packs one tile of 16 rows or columns. Pairs of terms are in its rows, or in its columns if `transposed`.
+HWY_INLINE void pack_tile(const std::uint16_t* from, std::int64_t pitch, bool across, bool transposed,
                           std::uint32_t* to) {
-  if (!across) return turned ? transpose_pairs(from, pitch, to) : copy_rows(from, pitch, to);
-  if (turned) return pair_rows(from, pitch, to);
+  if (!across) return transposed ? transpose_pairs(from, pitch, to) : copy_rows(from, pitch, to);
+  if (transposed) return pair_rows(from, pitch, to);
   HWY_ALIGN std::uint32_t pairs[kTile * kTile];
   pair_rows(from, pitch, pairs);
   transpose_pairs(reinterpret_cast<const std::uint16_t*>(pairs), 2 * kTile, to);
 }
 
-HWY_INLINE void pack(const TileLines& a, bool turned, bfloat16* tiles) {
+HWY_INLINE void pack(const TileLines& a, bool transposed, bfloat16* tiles) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(a.data);
   std::int64_t pitch = a.pitch;
   const std::int64_t next = kTileSide * (a.across ? 1 : pitch);  // lines to pack next
@@ -87,8 +87,8 @@ HWY_INLINE void pack(const TileLines& a, bool turned, bfloat16* tiles) {
     from = padded;
     pitch = kTileSide;
   }
-  pack_tile(from, pitch, a.across, turned, reinterpret_cast<std::uint32_t*>(tiles));
-  pack_tile(from + kTile * (a.across ? 1 : pitch), pitch, a.across, turned,
+  pack_tile(from, pitch, a.across, transposed, reinterpret_cast<std::uint32_t*>(tiles));
+  pack_tile(from + kTile * (a.across ? 1 : pitch), pitch, a.across, transposed,
             reinterpret_cast<std::uint32_t*>(tiles + kTileNumbers));
 }
 void PackLeft(const TileLines& lines, bfloat16* tiles) { pack(lines, false, tiles); }

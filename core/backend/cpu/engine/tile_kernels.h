@@ -43,7 +43,7 @@ struct TileRows {
     return {tiles, kTileSide, kTileNumbers, 2 * kTileNumbers, terms * kTileSide};
   }
   /// Returns the addresses of whole tiles in row-major memory.
-  [[nodiscard]] static TileRows in_memory(const bfloat16* rows, std::int64_t pitch) {
+  [[nodiscard]] static TileRows unpacked(const bfloat16* rows, std::int64_t pitch) {
     return {rows, pitch, pitch * kTileSide / 2, kTileSide, pitch * kTileSide};
   }
 };

@@ -70,7 +70,7 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
 #endif
 
 /// Returns the offset of the outputs beginning with n in strips of `high` rows of numbers.
-HWY_INLINE std::int64_t in_strip(std::int64_t n, std::int64_t high, std::int64_t together) {
+HWY_INLINE std::int64_t strip_offset(std::int64_t n, std::int64_t high, std::int64_t together) {
   const std::int64_t within = n % cpu::chain_width;
   return (n - within) * high + within * together;
 }
@@ -87,8 +87,8 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
   std::int64_t scale[vectors];
   FloatVector chains[rows][vectors];
   for (int v = 0; v < vectors; ++v) {
-    w[v] = a.w + in_strip(n + v * lanes, a.columns, 4);
-    scale[v] = in_strip(n + v * lanes, blocks, 1);
+    w[v] = a.w + strip_offset(n + v * lanes, a.columns, 4);
+    scale[v] = strip_offset(n + v * lanes, blocks, 1);
     for (int r = 0; r < rows; ++r) chains[r][v] = begun_chain(a, row + r, n + v * lanes);
   }
   for (std::int64_t b = 0; b < blocks; ++b) {

@@ -24,7 +24,7 @@ inline std::int64_t padded(std::int64_t outputs) {
 /// Returns the rows of `from` [outputs, columns] in strips, with `together` consecutive elements of a row:
 /// [padded outputs / chain_width, columns / together, chain_width, together].
 template <std::int64_t together, class To, class From>
-ArenaVector<To> in_strips(const From* from, std::int64_t outputs, std::int64_t columns) {
+ArenaVector<To> pack_strips(const From* from, std::int64_t outputs, std::int64_t columns) {
   ArenaVector<To> out(static_cast<std::size_t>(padded(outputs) * columns));
 #pragma omp parallel for schedule(static) if (outputs * columns > parallel_elements)
   for (std::int64_t first = 0; first < outputs; first += chain_width) {
@@ -44,7 +44,7 @@ ArenaVector<To> in_strips(const From* from, std::int64_t outputs, std::int64_t c
 
 inline ArenaVector<float> scales_in_strips(const Tensor& w, const Tensor& scales) {
   const std::int64_t blocks = scales.numel() / std::max<std::int64_t>(w.dim(0), 1);
-  return in_strips<1, float>(scales.data<float>(), w.dim(0), blocks);
+  return pack_strips<1, float>(scales.data<float>(), w.dim(0), blocks);
 }
 
 /// Codes of x from row `first`, plus an offset, converted to another integer type.
@@ -95,7 +95,7 @@ inline std::int64_t tiled_rows(std::int64_t rows) {
 }
 
 /// Returns the numbers, or zeros if null, padded with zeros.
-inline std::vector<float> padded_to(std::int64_t width, const float* numbers, std::int64_t count) {
+inline std::vector<float> padded_numbers(std::int64_t width, const float* numbers, std::int64_t count) {
   std::vector<float> out(static_cast<std::size_t>(width), 0.0f);
   if (numbers != nullptr) std::copy_n(numbers, count, out.begin());
   return out;
@@ -111,7 +111,7 @@ constexpr std::int64_t outputs_at_once(std::int64_t tiled_rows = 0) {
 
 /// Calls run(first row, end row, first output, end output) for every part of the result.
 template <class Run>
-void for_parts(std::int64_t rows, std::int64_t columns, std::int64_t width, std::int64_t outputs,
+void run_output_parts(std::int64_t rows, std::int64_t columns, std::int64_t width, std::int64_t outputs,
                const Run& run) {
 #pragma omp parallel for collapse(2) schedule(static) if (rows * columns * width > parallel_elements)
   for (std::int64_t row = 0; row < rows; row += rows_at_once)

@@ -72,7 +72,7 @@ HWY_INLINE SumVector ended(SumVector, ByteSums sums) { return sums; }
 /// Sums of pairs of products of bytes, which must fit 16 bits.
 using ByteSums = PairVector;
 /// Prevents the compiler from reordering the additions, which would need registers for all products.
-HWY_INLINE ByteSums in_order(ByteSums sums) {
+HWY_INLINE ByteSums keep_order(ByteSums sums) {
 #if HWY_ARCH_X86
   __asm__("" : "+v"(sums.raw));
 #endif
@@ -80,9 +80,9 @@ HWY_INLINE ByteSums in_order(ByteSums sums) {
 }
 HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
 #if HWY_TARGET <= HWY_AVX3
-  return in_order(hn::Add(sums, PairVector{_mm512_maddubs_epi16(x.raw, w.raw)}));
+  return keep_order(hn::Add(sums, PairVector{_mm512_maddubs_epi16(x.raw, w.raw)}));
 #elif HWY_TARGET == HWY_AVX2
-  return in_order(hn::Add(sums, PairVector{_mm256_maddubs_epi16(x.raw, w.raw)}));
+  return keep_order(hn::Add(sums, PairVector{_mm256_maddubs_epi16(x.raw, w.raw)}));
 #else
   const PairTag d;
   const PairVector left = hn::BitCast(d, x), right = hn::BitCast(d, w), byte = hn::Set(d, 0xff);

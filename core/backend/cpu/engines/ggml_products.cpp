@@ -20,7 +20,7 @@ constexpr std::int32_t kOffset = 128;  // makes codes of x unsigned bytes
 ArenaVector<std::int32_t> offset_sums(const Tensor& w) {
   auto sums = code_sums(w, ggml_block);
   for (auto& sum : sums) sum *= kOffset;
-  return in_strips<1, std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block);
+  return pack_strips<1, std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block);
 }
 
 /// Blocks per step of a thread.
@@ -64,14 +64,14 @@ void ggml_repacked(const Tensor& x, const Tensor& x_steps, const PackedWeight& w
                            .last_bias = bias,
                            .tiled_rows = tiled,
                            .codes = x.data<std::int8_t>()};
-  for_parts(x.dim(0), w.columns, y.width(), outputs_at_once(tiled),
+  run_output_parts(x.dim(0), w.columns, y.width(), outputs_at_once(tiled),
             [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
               chain_blocks(chains, begin, end, n, last);
             });
 }
 
 /// Returns the strip that begins with output n.
-LaneChains strip_of(LaneChains all, std::int64_t n) {
+LaneChains chain_strip(LaneChains all, std::int64_t n) {
   all.w += n * all.columns;
   all.w_scale += n * (all.columns / lane_block);
   all.y += n;
@@ -90,9 +90,9 @@ void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, c
                           .y = y.data(),
                           .columns = w.columns,
                           .pitch = y.width()};
-  for_parts(x.dim(0), w.columns, y.width(), outputs_at_once(),
+  run_output_parts(x.dim(0), w.columns, y.width(), outputs_at_once(),
             [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
-              for (; n < last; n += chain_width) chain_lanes(strip_of(chains, n), begin, end);
+              for (; n < last; n += chain_width) chain_lanes(chain_strip(chains, n), begin, end);
             });
 }
 
@@ -119,10 +119,10 @@ PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack) 
   PackedWeight out{outputs, columns, ggml_block, {}, {}, scales_in_strips(codes, steps), {}, {}};
   const auto* q = codes.data<std::int8_t>();
   if (repack) {
-    out.bytes = in_strips<4, std::int8_t>(q, outputs, columns);
+    out.bytes = pack_strips<4, std::int8_t>(q, outputs, columns);
     out.offsets = offset_sums(codes);
   } else {
-    out.words = in_strips<2, std::int16_t>(q, outputs, columns);
+    out.words = pack_strips<2, std::int16_t>(q, outputs, columns);
   }
   return out;
 }
@@ -132,7 +132,7 @@ void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w,
   if (y.numel() == 0) return;
   PaddedOutputs outputs(y);
   std::vector<float> added;
-  if (bias.defined()) added = padded_to(outputs.width(), bias.data<float>(), w.outputs);
+  if (bias.defined()) added = padded_numbers(outputs.width(), bias.data<float>(), w.outputs);
   (w.bytes.empty() ? ggml_lanes : ggml_repacked)(x, x_steps, w, bias.defined() ? added.data() : nullptr,
                                                  outputs);
   outputs.finish();

@@ -105,7 +105,7 @@ PackedWeight xnnpack_weight(const Tensor& codes, const Tensor& scale) {
   return {outputs,
           columns,
           columns / (scale.numel() / outputs),
-          in_strips<4, std::int8_t>(codes.data<std::int8_t>(), outputs, columns),
+          pack_strips<4, std::int8_t>(codes.data<std::int8_t>(), outputs, columns),
           {},
           scales_in_strips(codes, scale),
           {},
@@ -119,8 +119,8 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
   const OffsetCodes<std::uint8_t> bytes(x, detail::xnnpack_offset);
   const RowEnds ends(grids, rows);
   PaddedOutputs outputs(y);
-  const auto first = padded_to(outputs.width(), w.zero_terms.data(), w.outputs),
-             last_bias = padded_to(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
+  const auto first = padded_numbers(outputs.width(), w.zero_terms.data(), w.outputs),
+             last_bias = padded_numbers(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
   const BlockChains chains{.x = bytes.data(),
                            .w = w.bytes.data(),
                            .w_scale = w.scales.data(),
@@ -133,7 +133,7 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
                            .last_factor = ends.last.data(),
                            .last_bias = last_bias.data(),
                            .tiled_rows = tiled_rows(rows)};
-  for_parts(rows, w.columns, outputs.width(), outputs_at_once(chains.tiled_rows),
+  run_output_parts(rows, w.columns, outputs.width(), outputs_at_once(chains.tiled_rows),
             [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
               chain_blocks(chains, begin, end, n, last);
             });

@@ -120,7 +120,7 @@ void reset_peak_memory(Device) noexcept { arena().reset_peak(); }
 void release_cached_memory() noexcept { arena().trim(); }
 
 void touched(const Storage&, const void*, bool) noexcept {}
-void wait_for(Device) {}
+void synchronize_device(Device) {}
 
 void fill_bytes(void* pointer, int value, std::size_t bytes, Device) {
   if (bytes > 0) std::memset(pointer, value, bytes);

@@ -16,7 +16,7 @@ namespace fq::HWY_NAMESPACE {
 
 template <class X>
 FQ_HD FloatVector load_floats(const X* p) {
-  return lanes_of<float>(p);
+  return load_lanes<float>(p);
 }
 FQ_HD void store_floats(FloatVector v, float* p) { hn::StoreU(v, FloatTag(), p); }
 
@@ -64,16 +64,16 @@ std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, f
 template <class X>
 void add_moments(const X* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
                  float* squares) {
-  const auto terms_of = [first](const X* from) {
+  const auto make_terms = [first](const X* from) {
     return [from, first](std::int64_t at, std::int64_t i, FloatVector& a, FloatVector& b) HWY_ATTR {
       a = hn::Sub(load_floats(from + at), load_floats(first + i));
       b = hn::Mul(a, a);
     };
   };
   const std::int64_t runs = count / width, rest = count % width;
-  add_runs(runs, width, width, sums, squares, terms_of(x));
+  add_runs(runs, width, width, sums, squares, make_terms(x));
   const X* last = x + runs * width;
-  for (std::int64_t i = add_runs(1, width, rest, sums, squares, terms_of(last)); i < rest; ++i) {
+  for (std::int64_t i = add_runs(1, width, rest, sums, squares, make_terms(last)); i < rest; ++i) {
     const float shifted = static_cast<float>(last[i]) - first[i];
     sums[i] += shifted;
     squares[i] += shifted * shifted;
@@ -83,15 +83,15 @@ void add_moments(const X* x, std::int64_t count, std::int64_t width, const float
 template <class X>
 void add_gradients(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* mean,
                    float* sums, float* products) {
-  const auto terms_of = [mean](const float* g, const X* from) {
+  const auto make_terms = [mean](const float* g, const X* from) {
     return [g, from, mean](std::int64_t at, std::int64_t i, FloatVector& a, FloatVector& b) HWY_ATTR {
       a = load_floats(g + at);
       b = hn::Mul(a, hn::Sub(load_floats(from + at), load_floats(mean + i)));
     };
   };
   const std::int64_t runs = count / width, rest = count % width, end = runs * width;
-  add_runs(runs, width, width, sums, products, terms_of(dy, x));
-  for (std::int64_t i = add_runs(1, width, rest, sums, products, terms_of(dy + end, x + end)); i < rest;
+  add_runs(runs, width, width, sums, products, make_terms(dy, x));
+  for (std::int64_t i = add_runs(1, width, rest, sums, products, make_terms(dy + end, x + end)); i < rest;
        ++i) {
     sums[i] += dy[end + i];
     products[i] += dy[end + i] * (static_cast<float>(x[end + i]) - mean[i]);
@@ -100,15 +100,15 @@ void add_gradients(const float* dy, const X* x, std::int64_t count, std::int64_t
 
 /// Calls step(at, i, io) for every vector; i is the position in the run.
 template <class Step>
-void for_runs(std::int64_t count, std::int64_t width, const Step& step) {
+void visit_runs(std::int64_t count, std::int64_t width, const Step& step) {
   for (std::int64_t run = 0; run < count; run += width)
-    for_vectors<float>(0, std::min(width, count - run),
+    visit_vectors<float>(0, std::min(width, count - run),
                        [&](std::int64_t i, auto io) HWY_ATTR { step(run + i, i, io); });
 }
 
 void Normalize(const float* x, std::int64_t count, std::int64_t width, const float* m, const float* f,
                const float* t, float* y) {
-  for_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+  visit_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
     io.store(normalized(io.load(x + at), io.load(m + i), io.load(f + i), io.load(t + i)), y + at);
   });
 }
@@ -116,7 +116,7 @@ void Normalize(const float* x, std::int64_t count, std::int64_t width, const flo
 template <class X>
 void normalize_gradient(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* m,
                         const float* f, const float* p, const float* t, float* dx) {
-  for_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+  visit_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
     io.store(normalized_gradient(io.load(dy + at), io.load(x + at), io.load(m + i), io.load(f + i),
                                  io.load(p + i), io.load(t + i)),
              dx + at);

@@ -31,7 +31,7 @@ void softmax_rows(const float* x, const AxisView& view, bool logarithm, float* y
   });
 }
 
-const double* weights_of(const LabelRule& rule) {
+const double* class_weights(const LabelRule& rule) {
   return rule.weights.defined() ? rule.weights.data<double>() : nullptr;
 }
 
@@ -83,7 +83,7 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
   const double smoothing = rule.smoothing;
-  const detail::SmoothedTarget of(smoothing, classes, weights_of(rule));
+  const detail::SmoothedTarget of(smoothing, classes, class_weights(rule));
   auto* sums = totals.mutable_data<double>();
   // Large logits come in chunks: the totals continue from the previous chunk.
   double total = sums[0], count = sums[1];
@@ -109,7 +109,7 @@ void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const Lab
                             const Tensor& totals, const Tensor& dy, Tensor& dx) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
-  const detail::SmoothedTarget of(rule.smoothing, classes, weights_of(rule));
+  const detail::SmoothedTarget of(rule.smoothing, classes, class_weights(rule));
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();

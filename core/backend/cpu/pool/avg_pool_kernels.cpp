@@ -36,7 +36,7 @@ void average_row(const AveragePool& p, std::int64_t row) {
     const Window window(s, row % s.oh, j);
     const T count = static_cast<T>(p.include_padding ? window.padded_pixels(s) : window.pixels());
     T* y = static_cast<T*>(p.out) + (row * s.ow + j) * s.c;
-    for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
+    visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       auto sum = hn::Zero(d);
       for (std::int64_t h = window.top; h < window.bottom; ++h)
         for (std::int64_t w = window.left; w < window.right; ++w)
@@ -70,7 +70,7 @@ void average_gradient(const AveragePool& p, std::int64_t row) {
   for (std::int64_t w = 0; w < s.w; ++w) {
     columns.move_to(w + s.pw);
     T* dx = static_cast<T*>(p.out) + (row * s.w + w) * s.c;
-    for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
+    visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       auto sum = hn::Zero(d);
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
@@ -92,7 +92,7 @@ void AveragePoolRowBackward(const AveragePool& p, std::int64_t row) {
 template <class Code>
 void sum_codes(const void* codes, std::int64_t pixels, std::int64_t channels, std::int32_t* sums) {
   const Code* x = static_cast<const Code*>(codes);
-  for_channels<std::int32_t>(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+  visit_channels<std::int32_t>(channels, [&](auto d, std::int64_t c) HWY_ATTR {
     auto sum = hn::Zero(d);
     for (std::int64_t i = 0; i < pixels; ++i) {
       const auto v = hn::LoadU(hn::Rebind<Code, decltype(d)>(), x + i * channels + c);

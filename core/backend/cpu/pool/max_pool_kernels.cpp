@@ -106,14 +106,14 @@ void max_row(const MaxPoolRows& p, std::int64_t row, const Flipped& flip) {
   Place* argmax = p.argmax == nullptr ? nullptr : static_cast<Place*>(p.argmax) + row * s.ow * s.c;
   for (std::int64_t j = 0; j < s.ow; ++j) {
     const Window window(s, row % s.oh, j);
-    for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
+    visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       max_window(d, s, window, image, c, flip, y + j * s.c, argmax == nullptr ? nullptr : argmax + j * s.c);
     });
   }
 }
 
 template <class T>
-void max_row_of(const MaxPoolRows& p, std::int64_t row) {
+void typed_max_row(const MaxPoolRows& p, std::int64_t row) {
   if constexpr (sizeof(T) >= 4)
     if (p.argmax_dtype == DType::i32) return max_row<T, std::uint32_t>(p, row, NoFlip{});
   max_row<T, std::uint8_t>(p, row, NoFlip{});
@@ -122,17 +122,17 @@ void max_row_of(const MaxPoolRows& p, std::int64_t row) {
 void MaxPoolRow(const MaxPoolRows& p, std::int64_t row) {
   switch (p.dtype) {
     case DType::f32:
-      return max_row_of<float>(p, row);
+      return typed_max_row<float>(p, row);
     case DType::f64:
-      return max_row_of<double>(p, row);
+      return typed_max_row<double>(p, row);
     case DType::i8:
-      return max_row_of<std::int8_t>(p, row);
+      return typed_max_row<std::int8_t>(p, row);
     case DType::u8:
-      return max_row_of<std::uint8_t>(p, row);
+      return typed_max_row<std::uint8_t>(p, row);
     case DType::i16:
-      return max_row_of<std::int16_t>(p, row);
+      return typed_max_row<std::int16_t>(p, row);
     default:
-      if (p.flip == nullptr) return max_row_of<std::int32_t>(p, row);
+      if (p.flip == nullptr) return typed_max_row<std::int32_t>(p, row);
       if (p.argmax_dtype == DType::i32) return max_row<std::int32_t, std::uint32_t>(p, row, Flip{p.flip});
       max_row<std::int32_t, std::uint8_t>(p, row, Flip{p.flip});
   }
@@ -149,7 +149,7 @@ void max_gradient(const MaxPoolGradient& p, std::int64_t row) {
   for (std::int64_t w = s.pw; w < s.w + s.pw; ++w) {
     columns.move_to(w);
     T* dx = static_cast<T*>(p.dx) + (row * s.w + w - s.pw) * s.c;
-    for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
+    visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       const PlaceTag<decltype(d)> du;
       auto sum = hn::Zero(d);
       for (std::int64_t i = rows.begin; i < rows.end; ++i)

@@ -17,7 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// Calls f(tag, c) for vectors that cover all channels from c. The last vector overlaps the one before it.
 template <class D, class F>
-HWY_INLINE void for_vectors_of(D d, std::int64_t channels, F&& f) {
+HWY_INLINE void visit_channel_vectors(D d, std::int64_t channels, F&& f) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t c = 0;
   for (; c + lanes <= channels; c += lanes) f(d, c);
@@ -26,13 +26,13 @@ HWY_INLINE void for_vectors_of(D d, std::int64_t channels, F&& f) {
 
 /// Calls f with the widest vectors of T that are not wider than all channels.
 template <class T, class F>
-HWY_INLINE void for_channels(std::int64_t channels, F&& f) {
+HWY_INLINE void visit_channels(std::int64_t channels, F&& f) {
   const hn::ScalableTag<T> full;
   const hn::CappedTag<T, 16 / sizeof(T)> narrow;
   const hn::CappedTag<T, 1> one;
-  if (channels >= static_cast<std::int64_t>(hn::Lanes(full))) return for_vectors_of(full, channels, f);
-  if (channels >= static_cast<std::int64_t>(hn::Lanes(narrow))) return for_vectors_of(narrow, channels, f);
-  for_vectors_of(one, channels, f);
+  if (channels >= static_cast<std::int64_t>(hn::Lanes(full))) return visit_channel_vectors(full, channels, f);
+  if (channels >= static_cast<std::int64_t>(hn::Lanes(narrow))) return visit_channel_vectors(narrow, channels, f);
+  visit_channel_vectors(one, channels, f);
 }
 
 }  // namespace fq::HWY_NAMESPACE

@@ -48,7 +48,7 @@ HWY_ATTR DoubleVector with_errors(DoubleVector sum, const float* q, const float*
 }
 
 template <class Rule>
-double sum_of(const cpu::ErrorPoints& points, const Rule& rule, double limit) {
+double error_sum(const cpu::ErrorPoints& points, const Rule& rule, double limit) {
   const FloatTag f;
   const Doubles d;
   const float* c = points.centres.data();
@@ -66,7 +66,7 @@ double sum_of(const cpu::ErrorPoints& points, const Rule& rule, double limit) {
 }
 
 double SquaredError(const cpu::ErrorPoints& points, const cpu::FakeQuantRule& rule, double limit) {
-  return rule.integer ? sum_of(points, Integers(rule), limit) : sum_of(points, E4m3(rule), limit);
+  return rule.integer ? error_sum(points, Integers(rule), limit) : error_sum(points, E4m3(rule), limit);
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ struct Lane {
 };
 
 /// Returns |x| as integer bits: NaN is then larger than all other values and stays visible.
-HWY_ATTR hn::Vec<Bits> magnitude_of(hn::Vec<Floats> x) { return hn::BitCast(Bits(), hn::Abs(x)); }
+HWY_ATTR hn::Vec<Bits> magnitude_bits(hn::Vec<Floats> x) { return hn::BitCast(Bits(), hn::Abs(x)); }
 
 HWY_ATTR void take(Lane& lane, const float* x) {
   const auto v = hn::LoadU(Floats(), x);
-  lane.magnitude = hn::Max(lane.magnitude, magnitude_of(v));
+  lane.magnitude = hn::Max(lane.magnitude, magnitude_bits(v));
   lane.minimum = hn::Min(lane.minimum, v);
 }
 
@@ -63,7 +63,7 @@ void RaiseMagnitudes(const float* x, std::int64_t count, std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(bits));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
-    hn::StoreU(hn::Max(hn::LoadU(bits, out + i), magnitude_of(hn::LoadU(Floats(), x + i))), bits, out + i);
+    hn::StoreU(hn::Max(hn::LoadU(bits, out + i), magnitude_bits(hn::LoadU(Floats(), x + i))), bits, out + i);
   for (; i < count; ++i) out[i] = std::max(out[i], std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
 }
 
@@ -71,9 +71,9 @@ void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, s
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   for (std::int64_t k = 0; k < blocks; ++k, x += length) {
     cpu::fetch_ahead(x, length);
-    auto most = magnitude_of(hn::LoadU(Floats(), x));
+    auto most = magnitude_bits(hn::LoadU(Floats(), x));
     for (std::int64_t i = lanes; i < length; i += lanes)
-      most = hn::Max(most, magnitude_of(hn::LoadU(Floats(), x + i)));
+      most = hn::Max(most, magnitude_bits(hn::LoadU(Floats(), x + i)));
     out[k] = hn::GetLane(hn::MaxOfLanes(Bits(), most));
   }
 }
@@ -83,9 +83,9 @@ void ColumnMagnitudes(const float* x, std::int64_t tiles, std::int64_t rows, std
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   for (std::int64_t t = 0; t < tiles; ++t, x += rows * columns, out += columns)
     for (std::int64_t c = 0; c < columns; c += lanes) {
-      auto most = magnitude_of(hn::LoadU(Floats(), x + c));
+      auto most = magnitude_bits(hn::LoadU(Floats(), x + c));
       for (std::int64_t r = 1; r < rows; ++r)
-        most = hn::Max(most, magnitude_of(hn::LoadU(Floats(), x + r * columns + c)));
+        most = hn::Max(most, magnitude_bits(hn::LoadU(Floats(), x + r * columns + c)));
       hn::StoreU(most, Bits(), out + c);
     }
 }

@@ -12,7 +12,7 @@ namespace {
 
 /// Calls work(begin, end) for blocks of rows.
 template <class Work>
-void for_rows(std::int64_t rows, std::int64_t width, const Work& work) {
+void parallel_rows(std::int64_t rows, std::int64_t width, const Work& work) {
   const std::int64_t block = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(width, 1)),
                      blocks = (rows + block - 1) / block;
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements / 4)
@@ -24,10 +24,10 @@ void for_rows(std::int64_t rows, std::int64_t width, const Work& work) {
 void recurrent_step(detail::RecurrentStep& step) {
   const std::int64_t rows = step.state.dim(0), width = step.state.dim(1);
   if (step.state.dtype() == DType::f32)
-    return for_rows(rows, width, [&, a = step.arrays<float>()](std::int64_t begin, std::int64_t end) {
+    return parallel_rows(rows, width, [&, a = step.arrays<float>()](std::int64_t begin, std::int64_t end) {
       step_rows(step.kind, a, begin, end);
     });
-  for_rows(rows, width, [&, a = step.arrays<double>()](std::int64_t begin, std::int64_t end) {
+  parallel_rows(rows, width, [&, a = step.arrays<double>()](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       for (std::int64_t j = 0; j < width; ++j)
         scalar::recurrent_step(step.kind, a, row, j, detail::OneNumber<double>());
@@ -37,10 +37,10 @@ void recurrent_step(detail::RecurrentStep& step) {
 void recurrent_step_backward(detail::RecurrentStepBackward& step) {
   const std::int64_t rows = step.dy.dim(0), width = step.dy.dim(1);
   if (step.dy.dtype() == DType::f32)
-    return for_rows(rows, width, [&, a = step.arrays<float>()](std::int64_t begin, std::int64_t end) {
+    return parallel_rows(rows, width, [&, a = step.arrays<float>()](std::int64_t begin, std::int64_t end) {
       gradient_rows(step.kind, a, begin, end);
     });
-  for_rows(rows, width, [&, a = step.arrays<double>()](std::int64_t begin, std::int64_t end) {
+  parallel_rows(rows, width, [&, a = step.arrays<double>()](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       for (std::int64_t j = 0; j < width; ++j)
         scalar::recurrent_gradient(step.kind, a, row, j, detail::OneNumber<double>());
@@ -56,7 +56,7 @@ struct Ends {
   bool nan = false;
 };
 
-Ends ends_of(const float* x, std::int64_t count) {
+Ends find_ends(const float* x, std::int64_t count) {
   float low = 0, high = 0;
   int nan = 0;
 #pragma omp simd reduction(min : low) reduction(max : high) reduction(| : nan)
@@ -72,11 +72,11 @@ Ends wider(const Ends& a, const Ends& b) {
   return {std::min(a.low, b.low), std::max(a.high, b.high), a.nan || b.nan};
 }
 
-DynamicGrid grid_at(const float* grids, std::int64_t i) { return {grids[2 * i], grids[2 * i + 1]}; }
+DynamicGrid read_grid(const float* grids, std::int64_t i) { return {grids[2 * i], grids[2 * i + 1]}; }
 
 /// Calls work(row, index of its range) for all rows.
 template <class Work>
-void for_rows(const Tensor& x, std::int64_t ranges, const Work& work) {
+void parallel_rows(const Tensor& x, std::int64_t ranges, const Work& work) {
   const std::int64_t rows = x.dim(0);
 #pragma omp parallel for schedule(static) if (x.numel() > parallel_elements)
   for (std::int64_t row = 0; row < rows; ++row) work(row, row % ranges);
@@ -88,8 +88,8 @@ void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::str
   const std::int64_t rows = x.dim(0), width = x.dim(1), ranges = grids.dim(0);
   const auto* in = x.data<float>();
   std::vector<Ends> own(static_cast<std::size_t>(rows)), ends(static_cast<std::size_t>(ranges));
-  for_rows(x, ranges, [&](std::int64_t row, std::int64_t) {
-    own[static_cast<std::size_t>(row)] = ends_of(in + row * width, width);
+  parallel_rows(x, ranges, [&](std::int64_t row, std::int64_t) {
+    own[static_cast<std::size_t>(row)] = find_ends(in + row * width, width);
   });
   for (std::size_t row = 0; row < own.size(); ++row)
     ends[row % ends.size()] = wider(ends[row % ends.size()], own[row]);
@@ -101,8 +101,8 @@ void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::str
     numbers[2 * i + 1] = grid.zero;
   }
   auto* out = codes.mutable_data<std::uint8_t>();
-  for_rows(x, ranges, [&](std::int64_t row, std::int64_t range) {
-    const DynamicGrid grid = grid_at(numbers, range);
+  parallel_rows(x, ranges, [&](std::int64_t row, std::int64_t range) {
+    const DynamicGrid grid = read_grid(numbers, range);
 #pragma omp simd
     for (std::int64_t j = row * width; j < (row + 1) * width; ++j) out[j] = grid.code(in[j]);
   });
@@ -113,8 +113,8 @@ void dynamic_values(const Tensor& codes, const Tensor& grids, Tensor& out) {
   const auto* in = codes.data<std::uint8_t>();
   const auto* numbers = grids.data<float>();
   auto* values = out.mutable_data<float>();
-  for_rows(codes, grids.dim(0), [&](std::int64_t row, std::int64_t range) {
-    const DynamicGrid grid = grid_at(numbers, range);
+  parallel_rows(codes, grids.dim(0), [&](std::int64_t row, std::int64_t range) {
+    const DynamicGrid grid = read_grid(numbers, range);
 #pragma omp simd
     for (std::int64_t j = row * width; j < (row + 1) * width; ++j) values[j] = grid.value(in[j]);
   });
@@ -127,8 +127,8 @@ void dynamic_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids
   const auto* of_weights = weights.data<std::int32_t>();
   const auto *numbers = grids.data<float>(), *scales = w_scale.data<float>();
   auto* values = out.mutable_data<float>();
-  for_rows(sums, grids.dim(0), [&](std::int64_t row, std::int64_t range) {
-    const DynamicGrid grid = grid_at(numbers, range);
+  parallel_rows(sums, grids.dim(0), [&](std::int64_t row, std::int64_t range) {
+    const DynamicGrid grid = read_grid(numbers, range);
 #pragma omp simd
     for (std::int64_t c = 0; c < width; ++c)
       values[row * width + c] = grid.sum(in[row * width + c], of_weights[c], scales[c * step]);

@@ -56,7 +56,7 @@ HWY_ATTR Lanes<T> set(T value) {
 
 template <class T>
 void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t begin, std::int64_t end) {
-  for_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
     // A step reads each array only once, so the data is rarely in a cache.
     cpu::fetch_ahead(a.parameter + i);
     cpu::fetch_ahead(a.gradient + i);
@@ -75,7 +75,7 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
 
 template <class T>
 void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_t begin, std::int64_t end) {
-  for_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
+  visit_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(a.parameter + i);
     cpu::fetch_ahead(a.gradient + i);
     cpu::fetch_ahead(a.mean + i);

@@ -17,7 +17,7 @@ constexpr std::int64_t block = 8192;
 
 /// Calls f(array, begin, end) for blocks of every array.
 template <class Arrays, class F>
-void for_each_block(const Arrays& arrays, F f) {
+void visit_blocks(const Arrays& arrays, F f) {
   std::int64_t total = 0;
   for (const auto& a : arrays) total += a.n;
 #pragma omp parallel if (total > parallel_elements)
@@ -36,7 +36,7 @@ double block_squares(const T* values, std::int64_t n) {
 }
 
 template <class T>
-double squares_of(const T* values, std::int64_t n) {
+double square_sum(const T* values, std::int64_t n) {
   const std::int64_t blocks = (n + block - 1) / block;
   std::vector<double> parts(static_cast<std::size_t>(blocks));
 #pragma omp parallel for schedule(static) if (n > parallel_elements)
@@ -51,17 +51,17 @@ double squares_of(const T* values, std::int64_t n) {
 
 template <class T>
 void sgd(std::span<const SgdArrays<T>> arrays, const SgdFactors<T>& factors, Device) {
-  for_each_block(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
+  visit_blocks(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
 }
 
 template <class T>
 void adam(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors, Device) {
-  for_each_block(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
+  visit_blocks(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
 }
 
 template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device) {
-  for_each_block(arrays, [rate](const PairArrays<T>& a, std::int64_t begin, std::int64_t end) {
+  visit_blocks(arrays, [rate](const PairArrays<T>& a, std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
       a.left[i] = scalar::moving_average(a.left[i], a.right[i], rate);
@@ -72,7 +72,7 @@ template <class T>
 void rule(const detail::AnyRuleList<T>& arrays, Device) {
   std::visit(
       [](const auto& list) {
-        for_each_block(list, [](const auto& a, std::int64_t begin, std::int64_t end) {
+        visit_blocks(list, [](const auto& a, std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) a.update(i);
         });
       },
@@ -80,7 +80,7 @@ void rule(const detail::AnyRuleList<T>& arrays, Device) {
 }
 
 void swap_contents(std::span<const SwapArrays> arrays, Device) {
-  for_each_block(arrays, [](const SwapArrays& a, std::int64_t begin, std::int64_t end) {
+  visit_blocks(arrays, [](const SwapArrays& a, std::int64_t begin, std::int64_t end) {
     std::swap_ranges(a.left + begin, a.left + end, a.right + begin);
   });
 }
@@ -98,7 +98,7 @@ double sum_of_squares(std::span<const Tensor> tensors, Device) {
   double sum = 0;
   for (const auto& t : tensors)
     detail::visit_float(t.dtype(), "norm",
-                        [&]<class T>(T) { sum += squares_of(t.data<T>(t.layout()), t.numel()); });
+                        [&]<class T>(T) { sum += square_sum(t.data<T>(t.layout()), t.numel()); });
   return sum;
 }
 

@@ -19,7 +19,7 @@ inline std::int64_t group() {
 /// Calls step(i) -> mask for vectors at i, i + lanes, ..., in whole groups, and packs the masks. Returns the
 /// number of processed elements.
 template <class Step>
-HWY_INLINE std::int64_t for_groups(std::int64_t count, std::uint8_t* mask, Step&& step) {
+HWY_INLINE std::int64_t visit_groups(std::int64_t count, std::uint8_t* mask, Step&& step) {
   const FloatTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t done = count / group() * group();

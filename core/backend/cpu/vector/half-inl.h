@@ -19,7 +19,7 @@ using ShortVector = hn::Vec<ShortTag>;
 inline constexpr bool kHardwareHalf = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2;
 
 FQ_HD FloatVector float_bits(WordVector words) { return hn::BitCast(FloatTag(), words); }
-FQ_HD WordVector words_of(FloatVector v) { return hn::BitCast(WordTag(), v); }
+FQ_HD WordVector word_bits(FloatVector v) { return hn::BitCast(WordTag(), v); }
 FQ_HD WordVector word(std::uint32_t value) { return hn::Set(WordTag(), value); }
 
 FQ_HD FloatVector widen_f16(ShortVector bits) {
@@ -28,7 +28,7 @@ FQ_HD FloatVector widen_f16(ShortVector bits) {
   const WordVector half = hn::PromoteTo(WordTag(), bits);
   const WordVector magnitude = hn::ShiftLeft<13>(hn::And(half, word(0x7fff)));
   const WordVector sign = hn::ShiftLeft<16>(hn::And(half, word(0x8000)));
-  const WordVector finite = words_of(hn::Mul(float_bits(magnitude), hn::Set(FloatTag(), 0x1p112f)));
+  const WordVector finite = word_bits(hn::Mul(float_bits(magnitude), hn::Set(FloatTag(), 0x1p112f)));
   const WordVector special = hn::Or(magnitude, word(0x7f800000));
   const auto is_special = hn::Gt(magnitude, word((0x7c00u << 13) - 1));
   return float_bits(hn::Or(sign, hn::IfThenElse(is_special, special, finite)));
@@ -37,12 +37,12 @@ FQ_HD FloatVector widen_f16(ShortVector bits) {
 FQ_HD ShortVector narrow_f16(FloatVector v) {
   if constexpr (kHardwareHalf)
     return hn::BitCast(ShortTag(), hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatTag>(), v));
-  const WordVector magnitude = hn::And(words_of(v), word(0x7fffffff));
-  const WordVector sign = hn::ShiftRight<16>(hn::And(words_of(v), word(0x80000000)));
+  const WordVector magnitude = hn::And(word_bits(v), word(0x7fffffff));
+  const WordVector sign = hn::ShiftRight<16>(hn::And(word_bits(v), word(0x80000000)));
   const WordVector rebased = hn::Sub(magnitude, word(0x38000000));
   const WordVector odd = hn::And(hn::ShiftRight<13>(rebased), word(1));
   const WordVector normal = hn::ShiftRight<13>(hn::Add(rebased, hn::Add(word(0xfff), odd)));
-  const WordVector shifted = words_of(hn::Add(float_bits(magnitude), hn::Set(FloatTag(), 0.5f)));
+  const WordVector shifted = word_bits(hn::Add(float_bits(magnitude), hn::Set(FloatTag(), 0.5f)));
   const WordVector small = hn::Sub(shifted, word(0x3f000000));
   const WordVector nan = hn::Or(word(0x7e00), hn::And(hn::ShiftRight<13>(magnitude), word(0x1ff)));
   WordVector half = hn::IfThenElse(hn::Lt(magnitude, word(0x38800000)), small, normal);
@@ -56,7 +56,7 @@ FQ_HD FloatVector widen_bf16(ShortVector bits) {
 }
 
 FQ_HD ShortVector narrow_bf16(FloatVector v) {
-  const WordVector bits = words_of(v), upper = hn::ShiftRight<16>(bits);
+  const WordVector bits = word_bits(v), upper = hn::ShiftRight<16>(bits);
   const WordVector carry = hn::Add(word(0x7fff), hn::And(upper, word(1)));
   const WordVector rounded = hn::ShiftRight<16>(hn::Add(bits, carry));
   const auto nan = hn::RebindMask(WordTag(), is_nan_(v));

@@ -22,12 +22,12 @@ template <class T>
 using Lanes = hwy::HWY_NAMESPACE::Vec<LaneTag<T>>;
 
 template <class T>
-HWY_ATTR Lanes<T> lanes_of(const T* p) {
+HWY_ATTR Lanes<T> load_lanes(const T* p) {
   return hwy::HWY_NAMESPACE::LoadU(LaneTag<T>(), p);
 }
 /// Converts sums to floats.
 template <class T>
-HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p) {
+HWY_ATTR Lanes<float> load_lanes(const std::int32_t* p) {
   const hwy::HWY_NAMESPACE::RebindToSigned<LaneTag<float>> d;
   return hwy::HWY_NAMESPACE::ConvertTo(LaneTag<float>(), hwy::HWY_NAMESPACE::LoadU(d, p));
 }
@@ -35,12 +35,12 @@ HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p) {
 #if !HWY_MEM_OPS_MIGHT_FAULT
 /// Loads the first `count` lanes; the other lanes are 0.
 template <class T>
-HWY_ATTR Lanes<T> lanes_of(const T* p, std::int64_t count) {
+HWY_ATTR Lanes<T> load_lanes(const T* p, std::int64_t count) {
   const LaneTag<T> d;
   return hwy::HWY_NAMESPACE::MaskedLoad(hwy::HWY_NAMESPACE::FirstN(d, static_cast<std::size_t>(count)), d, p);
 }
 template <class T>
-HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p, std::int64_t count) {
+HWY_ATTR Lanes<float> load_lanes(const std::int32_t* p, std::int64_t count) {
   const hwy::HWY_NAMESPACE::RebindToSigned<LaneTag<float>> d;
   const auto first = hwy::HWY_NAMESPACE::FirstN(d, static_cast<std::size_t>(count));
   return hwy::HWY_NAMESPACE::ConvertTo(LaneTag<float>(), hwy::HWY_NAMESPACE::MaskedLoad(first, d, p));
@@ -52,10 +52,10 @@ HWY_ATTR void store_lanes(Lanes<T> v, T* p, std::int64_t count) {
 }
 #else
 template <class T, class X>
-HWY_ATTR Lanes<T> lanes_of(const X* p, std::int64_t count) {
+HWY_ATTR Lanes<T> load_lanes(const X* p, std::int64_t count) {
   X values[HWY_MAX_BYTES / sizeof(X)] = {};
   std::copy_n(p, count, values);
-  return lanes_of<T>(values);
+  return load_lanes<T>(values);
 }
 template <class T>
 HWY_ATTR void store_lanes(Lanes<T> v, T* p, std::int64_t count) {
@@ -70,7 +70,7 @@ template <class T>
 struct Whole {
   template <class X>
   HWY_ATTR Lanes<T> load(const X* p) const {
-    return lanes_of<T>(p);
+    return load_lanes<T>(p);
   }
   HWY_ATTR void store(Lanes<T> v, T* p) const { hwy::HWY_NAMESPACE::StoreU(v, LaneTag<T>(), p); }
 };
@@ -79,14 +79,14 @@ struct Some {
   std::int64_t count;
   template <class X>
   HWY_ATTR Lanes<T> load(const X* p) const {
-    return lanes_of<T>(p, count);
+    return load_lanes<T>(p, count);
   }
   HWY_ATTR void store(Lanes<T> v, T* p) const { store_lanes<T>(v, p, count); }
 };
 
 /// Calls step(i, io) for every vector of [begin, end).
 template <class T, class Step>
-void for_vectors(std::int64_t begin, std::int64_t end, const Step& step) {
+void visit_vectors(std::int64_t begin, std::int64_t end, const Step& step) {
   const auto width = static_cast<std::int64_t>(hwy::HWY_NAMESPACE::Lanes(LaneTag<T>()));
   std::int64_t i = begin;
   for (; i + width <= end; i += width) step(i, Whole<T>());

@@ -70,7 +70,7 @@ FQ_HD FloatVector exponent_(FloatVector a) {
 /// method.
 inline constexpr bool kFused = HWY_NATIVE_FMA;
 template <class F>
-FQ_HD FloatVector by_lane(FloatVector a, FloatVector b, FloatVector c, F&& f) {
+FQ_HD FloatVector map_lanes(FloatVector a, FloatVector b, FloatVector c, F&& f) {
   const FloatTag d;
   HWY_ALIGN float lanes[3][HWY_MAX_BYTES / sizeof(float)];
   hn::Store(a, d, lanes[0]);
@@ -81,15 +81,15 @@ FQ_HD FloatVector by_lane(FloatVector a, FloatVector b, FloatVector c, F&& f) {
 }
 FQ_HD FloatVector fma_(FloatVector a, FloatVector b, FloatVector c) {
   if constexpr (kFused) return hn::MulAdd(a, b, c);
-  return by_lane(a, b, c, [](float x, float y, float z) { return std::fma(x, y, z); });
+  return map_lanes(a, b, c, [](float x, float y, float z) { return std::fma(x, y, z); });
 }
 FQ_HD FloatVector fms_(FloatVector a, FloatVector b, FloatVector c) {
   if constexpr (kFused) return hn::MulSub(a, b, c);
-  return by_lane(a, b, c, [](float x, float y, float z) { return std::fma(x, y, -z); });
+  return map_lanes(a, b, c, [](float x, float y, float z) { return std::fma(x, y, -z); });
 }
 FQ_HD FloatVector fnma_(FloatVector a, FloatVector b, FloatVector c) {
   if constexpr (kFused) return hn::NegMulAdd(a, b, c);
-  return by_lane(a, b, c, [](float x, float y, float z) { return std::fma(-x, y, z); });
+  return map_lanes(a, b, c, [](float x, float y, float z) { return std::fma(-x, y, z); });
 }
 FQ_HD FloatVector snap_(FloatVector a, FloatVector b, FloatVector c) {
   if constexpr (kFused) return hn::NegMulAdd(b, c, hn::MulAdd(b, c, a));

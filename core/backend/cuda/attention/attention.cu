@@ -31,7 +31,7 @@ struct AttentionWeights {
   T* scores;
 
   FQ_HD void load_scores(std::int64_t row, std::int64_t first, int count, T (&v)[group_size]) const {
-    const T* own = mask == nullptr ? nullptr : mask + rows.mask_at(row) + first * rows.mask_strides[3];
+    const T* own = mask == nullptr ? nullptr : mask + rows.mask_offset(row) + first * rows.mask_strides[3];
     load_group(scores + row * shape.length + first, count, v);
     for (int j = 0; j < group_size; ++j)
       if (j < count)
@@ -41,9 +41,9 @@ struct AttentionWeights {
   template <bool made, class F>
   FQ_HD void visit(std::int64_t row, int lane, Kept& kept, const F& f) const {
     const auto load = [&](std::int64_t first, int count, Kept& to) { load_scores(row, first, count, to.v); };
-    for_lane_keeping<made>(shape, lane, kept, load, f);
+    visit_lane_values<made>(shape, lane, kept, load, f);
   }
-  FQ_HD T largest_of(std::int64_t row, int lane, std::int64_t seen, Kept& kept) const {
+  FQ_HD T lane_maximum(std::int64_t row, int lane, std::int64_t seen, Kept& kept) const {
     T largest = -std::numeric_limits<T>::infinity();
     visit<false>(row, lane, kept, [&](std::int64_t first, int count, const Kept& of) {
       for (int j = 0; j < group_size; ++j)
@@ -51,7 +51,7 @@ struct AttentionWeights {
     });
     return largest;
   }
-  FQ_HD SumOf<T> powers_of(std::int64_t row, int lane, std::int64_t seen, T largest, Kept& kept) const {
+  FQ_HD SumOf<T> exponential_sum(std::int64_t row, int lane, std::int64_t seen, T largest, Kept& kept) const {
     SumOf<T> sum{};
     const bool none = largest == -std::numeric_limits<T>::infinity();
     visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {
@@ -67,7 +67,7 @@ struct AttentionWeights {
   FQ_HD void divide(std::int64_t row, int lane, T sum, Kept& kept) const {
     T* own = scores + row * shape.length;
     const auto load = [&](std::int64_t first, int count, Kept& to) { load_group(own + first, count, to.v); };
-    for_lane_keeping<true>(shape, lane, kept, load, [&](std::int64_t first, int count, Kept& of) {
+    visit_lane_values<true>(shape, lane, kept, load, [&](std::int64_t first, int count, Kept& of) {
       for (int j = 0; j < group_size; ++j)
         if (j < count && sum != T{0}) of.v[j] /= sum;
       store_group(own + first, count, of.v);
@@ -79,9 +79,9 @@ struct AttentionWeights {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     const std::int64_t seen = rows.visible(p.row);
-    if (Phase == 0) shared.largest[t.thread] = largest_of(p.row, p.lane, seen, kept);
+    if (Phase == 0) shared.largest[t.thread] = lane_maximum(p.row, p.lane, seen, kept);
     if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 4) shared.sums[t.thread] = powers_of(p.row, p.lane, seen, shared.largest[p.first], kept);
+    if (Phase == 4) shared.sums[t.thread] = exponential_sum(p.row, p.lane, seen, shared.largest[p.first], kept);
     if constexpr (4 < Phase && Phase < 8) join_lanes<Phase - 5>(shape, p, shared.sums, JoinSums{});
     if (Phase == 8) divide(p.row, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
   }
@@ -107,9 +107,9 @@ struct AttentionWeightsBackward {
       load_group(dp + at + first, count, to.g);
       load_group(p + at + first, count, to.v);
     };
-    for_lane_keeping<made>(shape, lane, kept, load, f);
+    visit_lane_values<made>(shape, lane, kept, load, f);
   }
-  FQ_HD SumOf<T> sum_of(std::int64_t at, int lane, Kept& kept) const {
+  FQ_HD SumOf<T> lane_sum(std::int64_t at, int lane, Kept& kept) const {
     SumOf<T> sum{};
     visit<false>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
       for (int j = 0; j < group_size; ++j)
@@ -130,7 +130,7 @@ struct AttentionWeightsBackward {
     const auto place = shape.place(t);
     if (place.row >= shape.rows) return;
     const std::int64_t at = place.row * shape.length;
-    if (Phase == 0) shared.sums[t.thread] = sum_of(at, place.lane, kept);
+    if (Phase == 0) shared.sums[t.thread] = lane_sum(at, place.lane, kept);
     if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, place, shared.sums, JoinSums{});
     if (Phase == 4) write(at, place.lane, static_cast<T>(shared.sums[place.first].value()), kept);
   }
@@ -151,9 +151,9 @@ struct Rotate {
     }
     const std::int64_t a = at + rotation.left(item), b = at + rotation.right(item);
     const T* turn = table + (row % rotation.rows * rotation.pairs + item) * 2;
-    const auto turned = fq::detail::rotated(x[a], x[b], turn[0], rotation.back ? -turn[1] : turn[1]);
-    y[a] = turned.left;
-    y[b] = turned.right;
+    const auto rotated_pair = fq::detail::rotated(x[a], x[b], turn[0], rotation.back ? -turn[1] : turn[1]);
+    y[a] = rotated_pair.left;
+    y[b] = rotated_pair.right;
   }
 };
 
@@ -163,8 +163,8 @@ void attention_weights(const AttentionRows& rows, const Tensor& mask, Tensor& sc
   if (scores.numel() == 0) return;
   visit_float(scores.dtype(), [&]<class T>(T) {
     const auto shape = RowBlocks::of(scores.numel() / rows.keys, rows.keys);
-    for_blocks_keeping(scores.device(), shape.blocks(),
-                       AttentionWeights<T>{shape, rows, data_of<T>(mask), mutable_data_of<T>(scores)});
+    launch_stateful_blocks(scores.device(), shape.blocks(),
+                       AttentionWeights<T>{shape, rows, device_data<T>(mask), mutable_device_data<T>(scores)});
   });
 }
 
@@ -172,9 +172,9 @@ void attention_weights_backward(const Tensor& p, double scale, Tensor& dp) {
   if (p.numel() == 0) return;
   visit_float(p.dtype(), [&]<class T>(T) {
     const auto shape = RowBlocks::of(p.numel() / p.dim(-1), p.dim(-1));
-    for_blocks_keeping(
+    launch_stateful_blocks(
         p.device(), shape.blocks(),
-        AttentionWeightsBackward<T>{shape, data_of<T>(p), static_cast<T>(scale), mutable_data_of<T>(dp)});
+        AttentionWeightsBackward<T>{shape, device_data<T>(p), static_cast<T>(scale), mutable_device_data<T>(dp)});
   });
 }
 
@@ -182,8 +182,8 @@ void rotate(const Tensor& x, const Tensor& table, const Rotation& rotation, Tens
   if (x.numel() == 0) return;
   visit_float(x.dtype(), [&]<class T>(T) {
     const std::int64_t items = x.numel() / rotation.width * (rotation.width - rotation.pairs);
-    for_items(x.device(), items,
-              Rotate<T>{rotation, data_of<T>(x), data_of<T>(table), mutable_data_of<T>(y)});
+    launch_each(x.device(), items,
+              Rotate<T>{rotation, device_data<T>(x), device_data<T>(table), mutable_device_data<T>(y)});
   });
 }
 

@@ -6,8 +6,8 @@
 namespace fq::cuda {
 namespace {
 
-std::uint8_t* bits_of(Tensor* mask) {
-  return mask != nullptr ? mutable_data_of<std::uint8_t>(*mask) : nullptr;
+std::uint8_t* mask_data(Tensor* mask) {
+  return mask != nullptr ? mutable_device_data<std::uint8_t>(*mask) : nullptr;
 }
 
 /// Per-channel arrays: scale (one or one per channel), scale / step, shift / step.
@@ -34,21 +34,21 @@ class ChannelReader {
   /// Without a grid, the sums can only be read as floats.
   ChannelReader(const Tensor& sums, int axis, const Tensor& bias, const Tensor& scale, const Tensor& shift,
                 const Grid* grid, const std::string& nan_text)
-      : source_{data_of<std::int32_t>(sums),
-                data_of<std::int32_t>(bias),
-                data_of<float>(scale),
-                data_of<float>(shift),
+      : source_{device_data<std::int32_t>(sums),
+                device_data<std::int32_t>(bias),
+                device_data<float>(scale),
+                device_data<float>(shift),
                 nullptr,
                 nullptr,
                 AxisBlocks::of(sums.shape(), sums.layout(), axis)} {
     const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
     if (grid == nullptr && scale.numel() == channels) return;
     numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
-    auto* numbers = mutable_data_of<float>(numbers_);
+    auto* numbers = mutable_device_data<float>(numbers_);
     const Alarm nan = grid != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
-    for_items(
+    launch_each(
         sums.device(), channels,
-        ChannelNumbers{source_.scale, source_.shift, grid != nullptr ? data_of<float>(grid->scale) : nullptr,
+        ChannelNumbers{source_.scale, source_.shift, grid != nullptr ? device_data<float>(grid->scale) : nullptr,
                        scale.numel() == 1, numbers, numbers + row, numbers + 2 * row, nan});
     source_.scale = numbers;
     source_.multiplier = numbers + row;
@@ -77,14 +77,14 @@ struct WithSource {
     f(ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, grid, nan_text).source());
   }
   void operator()(const PooledSums& x) const {
-    f(PooledPixels{data_of<std::int32_t>(x.sums), data_of<float>(x.scale), static_cast<float>(x.count)});
+    f(PooledPixels{device_data<std::int32_t>(x.sums), device_data<float>(x.scale), static_cast<float>(x.count)});
   }
-  void operator()(const Averages& x) const { f(AverageValues{data_of<float>(x.values), offset()}); }
+  void operator()(const Averages& x) const { f(AverageValues{device_data<float>(x.values), offset()}); }
   void operator()(const CodeAddition& x) const {
     const auto& a = x.a.grid;
     const auto& b = x.b.grid;
     f(AddedCodes{x.a.codes.raw(), x.b.codes.raw(), CodeFormat::of(a.format), CodeFormat::of(b.format),
-                 data_of<float>(a.scale), data_of<float>(b.scale), static_cast<float>(a.zero_point),
+                 device_data<float>(a.scale), device_data<float>(b.scale), static_cast<float>(a.zero_point),
                  static_cast<float>(b.zero_point), offset()});
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
@@ -157,9 +157,9 @@ struct BiasCodes {
 
 void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
   if (out.numel() == 0) return;
-  auto* values = mutable_data_of<float>(out);
+  auto* values = mutable_device_data<float>(out);
   with_source(x, nullptr, {}, [&]<class Source>(const Source& source) {
-    for_groups(out.device(), out.numel(), WriteValues<Source>{source, values, bits_of(mask), x.relu});
+    launch_groups(out.device(), out.numel(), WriteValues<Source>{source, values, mask_data(mask), x.relu});
   });
 }
 
@@ -167,18 +167,18 @@ void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::st
   if (out.codes.numel() == 0) return;
   const Grid& grid = out.grid;
   with_source(x, &grid, nan_text, [&]<class Source>(const Source& source) {
-    for_groups(
+    launch_groups(
         out.codes.device(), out.codes.numel(),
-        WriteCodes<Source>{source, data_of<float>(grid.scale), data_of<float>(grid.amax),
-                           CodeFormat::of(grid.format), x.relu, out.codes.mutable_raw(), bits_of(&out.mask)});
+        WriteCodes<Source>{source, device_data<float>(grid.scale), device_data<float>(grid.amax),
+                           CodeFormat::of(grid.format), x.relu, out.codes.mutable_raw(), mask_data(&out.mask)});
   });
 }
 
 void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const std::string& nan_text,
                 Tensor& out) {
-  for_items(b.device(), b.numel(),
-            BiasCodes{data_of<float>(b), data_of<float>(scale), scale.numel() == 1, room,
-                      mutable_data_of<std::int32_t>(out), alarm(b.device(), nan_text)});
+  launch_each(b.device(), b.numel(),
+            BiasCodes{device_data<float>(b), device_data<float>(scale), scale.numel() == 1, room,
+                      mutable_device_data<std::int32_t>(out), alarm(b.device(), nan_text)});
 }
 
 }  // namespace fq::cuda

@@ -11,10 +11,10 @@ namespace fq::cuda {
 
 /// core's AxisBlocks with precomputed divisors.
 struct AxisBlocks : fq::detail::AxisBlocks {
-  Divisor by_size, by_length;
+  Divisor size_divisor, length_divisor;
 
   AxisBlocks(const fq::detail::AxisBlocks& own)
-      : fq::detail::AxisBlocks(own), by_size(own.size), by_length(own.length) {}
+      : fq::detail::AxisBlocks(own), size_divisor(own.size), length_divisor(own.length) {}
   [[nodiscard]] static AxisBlocks of(const Shape& shape, Layout layout, int axis) {
     return fq::detail::AxisBlocks::of(shape, layout, axis);
   }
@@ -23,8 +23,8 @@ struct AxisBlocks : fq::detail::AxisBlocks {
   }
   [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
     if (blocks == 1) return {0, 0};
-    const std::int64_t at = by_size.take_remainder(i);
-    return {at, length == 1 ? at : by_length.quotient(at)};
+    const std::int64_t at = size_divisor.take_remainder(i);
+    return {at, length == 1 ? at : length_divisor.quotient(at)};
   }
 };
 
@@ -33,23 +33,23 @@ struct BlockMap : fq::detail::BlockMap {
   struct AxisDivisors {
     Divisor size, length;
   };
-  AxisDivisors by_outer[most_axes], by_last;
+  AxisDivisors outer_divisors[most_axes], last_divisors;
 
   BlockMap(const fq::detail::BlockMap& own)
-      : fq::detail::BlockMap(own), by_last{own.last.size, own.last.length} {
-    for (int a = 0; a < outer_axes; ++a) by_outer[a] = {outer[a].size, outer[a].length};
+      : fq::detail::BlockMap(own), last_divisors{own.last.size, own.last.length} {
+    for (int a = 0; a < outer_axes; ++a) outer_divisors[a] = {outer[a].size, outer[a].length};
   }
   [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
-    const std::int64_t at = by_last.size.take_remainder(i);
-    return {i, first_block(i), {at, last.length == 1 ? at : by_last.length.quotient(at)}};
+    const std::int64_t at = last_divisors.size.take_remainder(i);
+    return {i, first_block(i), {at, last.length == 1 ? at : last_divisors.length.quotient(at)}};
   }
   [[nodiscard]] FQ_HD std::int64_t first_block(std::int64_t row) const {
     std::int64_t block = 0, step = last.blocks;
     for (int a = outer_axes; a-- > 0; step *= outer[a].blocks)
-      block += by_outer[a].length.quotient(by_outer[a].size.take_remainder(row)) * step;
+      block += outer_divisors[a].length.quotient(outer_divisors[a].size.take_remainder(row)) * step;
     return block;
   }
-  [[nodiscard]] FQ_HD std::int64_t block_of(std::int64_t i) const {
+  [[nodiscard]] FQ_HD std::int64_t block_index(std::int64_t i) const {
     const Place found = place(i);
     return found.base + found.in_row.index;
   }
@@ -102,7 +102,7 @@ template <class T>
 FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values, int count,
                          T (&out)[group_size]) {
   for (int k = 0; k < count; ++k) {
-    const T value = values[blocks.block_of(i + k)];
+    const T value = values[blocks.block_index(i + k)];
     for (int j = 0; j < group_size; ++j) out[j] = j < k ? out[j] : value;
   }
 }

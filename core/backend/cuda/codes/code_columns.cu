@@ -44,7 +44,7 @@ struct CodesOfColumns {
   }
   template <int ahead, class Pair>
   FQ_HD void lines(const ColumnGroups::Part& part, const Pair& pair) const {
-    shape.for_lines<ahead>(
+    shape.visit_lines<ahead>(
         part, [&](std::int64_t first) { return Group::of(x + first); },
         [&](std::int64_t first, const Group& group) { line(first, group, pair); });
   }
@@ -92,10 +92,10 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
     return false;
   const ColumnGroups shape(call.x.numel() / columns, columns, group_size,
                            block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
-  for_items(call.x.device(), shape.items(),
-            CodesOfColumns{data_of<float>(call.x), data_of<float>(out.grid.scale),
-                           data_of<float>(out.grid.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),
-                           mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format), shape,
+  launch_each(call.x.device(), shape.items(),
+            CodesOfColumns{device_data<float>(call.x), device_data<float>(out.grid.scale),
+                           device_data<float>(out.grid.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),
+                           mutable_device_data<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format), shape,
                            alarm(call.x.device(), call.nan_text)});
   return true;
 }

@@ -47,7 +47,7 @@ struct ScaleToBf16 {
     load_group(x + first, count, v);
     load_blocks(scales, scales.place(first), scale, count, factor);
     for (int j = 0; j < group_size; ++j) rounded[j] = bfloat16(scalar::mul_(v[j], factor[j]));
-    store_as(out + first, count, rounded);
+    store_converted(out + first, count, rounded);
   }
 };
 
@@ -65,35 +65,35 @@ struct ScaleWeightGradient {
 };
 
 template <class Out>
-void scale_to(const Tensor& x, const Tensor& scales, Tensor& out) {
-  for_groups(x.device(), x.numel(),
-             ScaleToBf16<Out>{data_of<float>(x), data_of<float>(scales), repeated(x, scales),
-                              mutable_data_of<Out>(out)});
+void scale_typed(const Tensor& x, const Tensor& scales, Tensor& out) {
+  launch_groups(x.device(), x.numel(),
+             ScaleToBf16<Out>{device_data<float>(x), device_data<float>(scales), repeated(x, scales),
+                              mutable_device_data<Out>(out)});
 }
 
 }  // namespace
 
 void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
-  for_items(out.device(), out.numel(),
-            ProductScale{data_of<float>(s_x), data_of<float>(s_w), s_w.numel(), mutable_data_of<float>(out)});
+  launch_each(out.device(), out.numel(),
+            ProductScale{device_data<float>(s_x), device_data<float>(s_w), s_w.numel(), mutable_device_data<float>(out)});
 }
 
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
   if (y.numel() == 0) return;
-  for_groups(y.device(), y.numel(),
-             ScaleProducts{mutable_data_of<float>(y), data_of<float>(scale), data_of<float>(bias),
+  launch_groups(y.device(), y.numel(),
+             ScaleProducts{mutable_device_data<float>(y), device_data<float>(scale), device_data<float>(bias),
                            repeated(y, scale), repeated(y, bias.defined() ? bias : scale)});
 }
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t, Tensor& out) {
   if (x.numel() == 0) return;
-  out.dtype() == DType::bf16 ? scale_to<bfloat16>(x, scales, out) : scale_to<float>(x, scales, out);
+  out.dtype() == DType::bf16 ? scale_typed<bfloat16>(x, scales, out) : scale_typed<float>(x, scales, out);
 }
 
 void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
   if (dw.numel() == 0) return;
-  for_groups(dw.device(), dw.numel(),
-             ScaleWeightGradient{mutable_data_of<float>(dw), data_of<float>(s_x), data_of<float>(s_w),
+  launch_groups(dw.device(), dw.numel(),
+             ScaleWeightGradient{mutable_device_data<float>(dw), device_data<float>(s_x), device_data<float>(s_w),
                                  AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
 }
 

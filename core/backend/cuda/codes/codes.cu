@@ -22,10 +22,10 @@ bool along_axis(const QuantizedTensor& x) {
 }
 
 /// Returns whether `along_axis` holds, or each block has consecutive elements, as in NVFP4 and MX.
-bool in_one_row(const QuantizedTensor& x) { return along_axis(x) || block_map(x).consecutive(); }
+bool has_row_blocks(const QuantizedTensor& x) { return along_axis(x) || block_map(x).consecutive(); }
 
 template <class Blocks>
-Blocks blocks_of(const QuantizedTensor& x) {
+Blocks make_blocks(const QuantizedTensor& x) {
   const auto& by = x.grid.granularity;
   const int axis = by.single_axis(x.codes.rank());
   if constexpr (std::is_same_v<Blocks, AxisBlocks>) {
@@ -99,21 +99,21 @@ struct Quantize {
   }
 };
 
-/// Returns per-block numbers in the order of `blocks_of`. Copies that are needed for this order are stored in
+/// Returns per-block numbers in the order of `make_blocks`. Copies that are needed for this order are stored in
 /// `kept`.
-const float* numbers_of(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
-  if (along_axis(x)) return data_of<float>(numbers);
+const float* block_numbers(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
+  if (along_axis(x)) return device_data<float>(numbers);
   kept.push_back(fq::detail::numbers_in_memory(numbers, x.grid.granularity, x.shape(), x.layout()));
-  return data_of<float>(kept.back());
+  return device_data<float>(kept.back());
 }
 
 template <class Blocks>
-Quantize<Blocks> body_of(const QuantizeCall& call, std::vector<Tensor>& kept) {
+Quantize<Blocks> quantize_body(const QuantizeCall& call, std::vector<Tensor>& kept) {
   auto& out = call.out;
   return {
-      data_of<float>(call.x),  numbers_of(out.grid.scale, out, kept),   numbers_of(out.grid.amax, out, kept),
-      out.codes.mutable_raw(), mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format),
-      blocks_of<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
+      device_data<float>(call.x),  block_numbers(out.grid.scale, out, kept),   block_numbers(out.grid.amax, out, kept),
+      out.codes.mutable_raw(), mutable_device_data<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format),
+      make_blocks<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
 }
 
 /// Quantizes several tensors, one after another.
@@ -151,7 +151,7 @@ struct Decode {
       load_blocks(blocks, blocks.place(first), scale, count, scales);
       for (int j = 0; j < group_size; ++j) values[j] = scalar::dequantize_code(values[j], scales[j]);
     }
-    store_as(out + first, count, values);
+    store_converted(out + first, count, values);
   }
 };
 
@@ -171,21 +171,21 @@ struct ApplyMask {
 
 template <class Out, class Blocks>
 void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
-  for_groups(out.device(), out.numel(),
-             Decode<Out, Blocks>{x.codes.raw(), scale, mutable_data_of<Out>(out),
-                                 CodeFormat::of(x.grid.format), blocks_of<Blocks>(x)});
+  launch_groups(out.device(), out.numel(),
+             Decode<Out, Blocks>{x.codes.raw(), scale, mutable_device_data<Out>(out),
+                                 CodeFormat::of(x.grid.format), make_blocks<Blocks>(x)});
 }
 
 template <class Out>
-void decode_as(const QuantizedTensor& x, const float* scale, Tensor& out) {
+void decode_typed(const QuantizedTensor& x, const float* scale, Tensor& out) {
   if (x.codes.numel() == 0) return;
-  in_one_row(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out) : decode_blocks<Out, BlockMap>(x, scale, out);
+  has_row_blocks(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out) : decode_blocks<Out, BlockMap>(x, scale, out);
 }
 
 template <class Blocks>
 void quantize_one(const QuantizeCall& call) {
   std::vector<Tensor> kept;
-  for_groups(call.x.device(), call.x.numel(), body_of<Blocks>(call, kept));
+  launch_groups(call.x.device(), call.x.numel(), quantize_body<Blocks>(call, kept));
 }
 
 template <class Blocks>
@@ -196,44 +196,44 @@ void quantize_many(std::span<const QuantizeCall> calls) {
   std::int64_t groups = 0;
   for (const auto& call : calls) {
     if (call.x.numel() == 0) continue;
-    items.push_back({groups, {body_of<Blocks>(call, kept), call.x.numel()}});
+    items.push_back({groups, {quantize_body<Blocks>(call, kept), call.x.numel()}});
     groups += (call.x.numel() + group_size - 1) / group_size;
   }
   if (items.empty()) return;
   const Device device = calls.front().x.device();
   const Storage table = constant(items.data(), items.size() * sizeof items[0], device);
-  for_items(device, groups,
+  launch_each(device, groups,
             Many{reinterpret_cast<const typename Many::Item*>(table.data()), static_cast<int>(items.size())});
 }
 
 template <class Word>
 void mask_words(const Tensor& dy, const Tensor& mask, Tensor& out) {
-  for_groups(out.device(), out.numel(),
-             ApplyMask<Word>{data_of<Word>(dy), data_of<std::uint8_t>(mask), mutable_data_of<Word>(out)});
+  launch_groups(out.device(), out.numel(),
+             ApplyMask<Word>{device_data<Word>(dy), device_data<std::uint8_t>(mask), mutable_device_data<Word>(out)});
 }
 
 }  // namespace
 
 void decode(const QuantizedTensor& x, Tensor& out) {
-  if (out.dtype() == DType::bf16) return decode_as<bfloat16>(x, nullptr, out);
-  decode_as<float>(x, nullptr, out);
+  if (out.dtype() == DType::bf16) return decode_typed<bfloat16>(x, nullptr, out);
+  decode_typed<float>(x, nullptr, out);
 }
 
 void dequantize(const QuantizedTensor& x, Tensor& out) {
   std::vector<Tensor> kept;
-  const float* scale = numbers_of(x.grid.scale, x, kept);
-  out.dtype() == DType::bf16 ? decode_as<bfloat16>(x, scale, out) : decode_as<float>(x, scale, out);
+  const float* scale = block_numbers(x.grid.scale, x, kept);
+  out.dtype() == DType::bf16 ? decode_typed<bfloat16>(x, scale, out) : decode_typed<float>(x, scale, out);
 }
 
 void quantize(std::span<const QuantizeCall> calls) {
   if (calls.size() > 1) {
     const bool axes = std::ranges::all_of(
-        calls, [](const auto& call) { return call.x.numel() == 0 || in_one_row(call.out); });
+        calls, [](const auto& call) { return call.x.numel() == 0 || has_row_blocks(call.out); });
     return axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockMap>(calls);
   }
   for (const auto& call : calls) {
     if (call.x.numel() == 0 || quantize_code_columns(call)) continue;
-    in_one_row(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
+    has_row_blocks(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
   }
 }
 

@@ -94,11 +94,11 @@ FQ_HD void store_nibbles(std::uint8_t* p, std::int64_t first, int count,
 
 template <class Code>
 FQ_HD void load_integers(const void* p, std::int64_t first, int count, float (&v)[group_size]) {
-  load_as(static_cast<const Code*>(p) + first, count, v);
+  load_converted(static_cast<const Code*>(p) + first, count, v);
 }
 template <class Code>
 FQ_HD void store_integers(void* p, std::int64_t first, int count, const float (&v)[group_size]) {
-  store_as(static_cast<Code*>(p) + first, count, v);
+  store_converted(static_cast<Code*>(p) + first, count, v);
 }
 
 }  // namespace loops

@@ -43,19 +43,19 @@ struct UnpackCodes {
 }  // namespace
 
 void pack_codes(const Tensor& codes, Tensor& out) {
-  for_items(out.device(), out.nbytes(),
+  launch_each(out.device(), out.nbytes(),
             PackCodes{{codes.numel(), bit_width(out.dtype())},
-                      data_of<std::uint8_t>(codes),
-                      mutable_data_of<std::uint8_t>(out)});
+                      device_data<std::uint8_t>(codes),
+                      mutable_device_data<std::uint8_t>(out)});
 }
 
 void unpack_codes(const Tensor& packed, bool is_signed, Tensor& out) {
   const int bits = bit_width(packed.dtype());
-  for_items(out.device(), packed.nbytes(),
+  launch_each(out.device(), packed.nbytes(),
             UnpackCodes{{out.numel(), bits},
-                        data_of<std::uint8_t>(packed),
+                        device_data<std::uint8_t>(packed),
                         is_signed ? 1u << (bits - 1) : 0u,
-                        mutable_data_of<std::uint8_t>(out)});
+                        mutable_device_data<std::uint8_t>(out)});
 }
 
 }  // namespace fq::cuda

@@ -51,19 +51,19 @@ struct BlockShares {
 
 void amax_gradient(const fq::detail::RangedValues& values, const QuantizedTensor& codes, const Tensor& dy,
                    bool lsq, double divisor, float factor, Tensor& out) {
-  const Tensor x = fq::detail::floats_of(values, codes.layout());
+  const Tensor x = fq::detail::to_floats(values, codes.layout());
   const Grid& grid = codes.grid;
   const int axis = grid.granularity.single_axis(x.rank());
-  const RangeShares shares{data_of<float>(x),
-                           data_of<float>(dy),
-                           data_of<float>(grid.scale),
-                           data_of<float>(grid.amax),
+  const RangeShares shares{device_data<float>(x),
+                           device_data<float>(dy),
+                           device_data<float>(grid.scale),
+                           device_data<float>(grid.amax),
                            codes.codes.raw(),
                            CodeFormat::of(grid.format),
                            lsq};
-  const PutGradient put{divisor, factor, mutable_data_of<float>(out)};
+  const PutGradient put{divisor, factor, mutable_device_data<float>(out)};
   if (!grid.granularity.is_per_tensor() && axis < 0 && x.numel() > 0)
-    return for_items(
+    return launch_each(
         x.device(), out.numel(),
         BlockShares{shares, put,
                     fq::detail::BlockMap::of(x.shape(), grid.granularity.block_shape(x.shape()))});

@@ -28,12 +28,12 @@ struct OpenRanges {
 
 void make_scales(Grid& grid, const fq::detail::ScaleRule& rule, const std::string& text) {
   const Device device = grid.amax.device();
-  for_items(device, grid.amax.numel(),
-            MakeScales{rule, mutable_data_of<float>(grid.amax), mutable_data_of<float>(grid.scale),
+  launch_each(device, grid.amax.numel(),
+            MakeScales{rule, mutable_device_data<float>(grid.amax), mutable_device_data<float>(grid.scale),
                        alarm(device, text)});
 }
 void open_ranges(const Tensor& amax, Tensor& out) {
-  for_items(amax.device(), amax.numel(), OpenRanges{data_of<float>(amax), mutable_data_of<float>(out)});
+  launch_each(amax.device(), amax.numel(), OpenRanges{device_data<float>(amax), mutable_device_data<float>(out)});
 }
 
 }  // namespace fq::cuda

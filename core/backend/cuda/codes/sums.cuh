@@ -65,7 +65,7 @@ struct PooledPixels {
 
   FQ_HD void scaled(std::int64_t first, int count, float m, float (&a)[group_size],
                     float (&v)[group_size]) const {
-    load_as(sums + first, count, a);
+    load_converted(sums + first, count, a);
     for (int j = 0; j < group_size; ++j) v[j] = scalar::dequantize_code(a[j], m);
   }
   FQ_HD void values(std::int64_t first, int count, float (&v)[group_size]) const {

@@ -73,15 +73,15 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const fq::detail::
 
 void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
   const Device device = mask.device();
-  for_groups(device, mask.numel(),
-             KeepMask{blocks, captured_step(device), mutable_data_of<std::uint8_t>(mask)});
+  launch_groups(device, mask.numel(),
+             KeepMask{blocks, captured_step(device), mutable_device_data<std::uint8_t>(mask)});
 }
 
 void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_groups(
+    launch_groups(
         x.device(), x.numel(),
-        Keep<T>{data_of<T>(x), data_of<std::uint8_t>(mask), mutable_data_of<T>(y), {static_cast<T>(scale)}});
+        Keep<T>{device_data<T>(x), device_data<std::uint8_t>(mask), mutable_device_data<T>(y), {static_cast<T>(scale)}});
   });
 }
 

@@ -86,13 +86,13 @@ void take(const Tensor& x, int axis, const std::vector<std::int64_t>& from, doub
   const Device device = x.device();
   const Fibres where = fibres(x, axis, static_cast<std::int64_t>(from.size()));
   const Tensor elements = uploaded(from, device);
-  const auto* list = data_of<std::int64_t>(elements);
+  const auto* list = device_data<std::int64_t>(elements);
   if (bit_width(x.dtype()) == 1)
-    return for_groups(device, y.numel(),
-                      TakeBits{data_of<std::uint8_t>(x), mutable_data_of<std::uint8_t>(y), list, where});
+    return launch_groups(device, y.numel(),
+                      TakeBits{device_data<std::uint8_t>(x), mutable_device_data<std::uint8_t>(y), list, where});
   fq::detail::visit_fill_word(x.dtype(), fill, [&]<class Word>(Word word) {
-    for_items(device, y.numel(),
-              TakeWords<Word>{data_of<Word>(x), mutable_data_of<Word>(y), list, where, word});
+    launch_each(device, y.numel(),
+              TakeWords<Word>{device_data<Word>(x), mutable_device_data<Word>(y), list, where, word});
   });
 }
 
@@ -102,9 +102,9 @@ void mix(const Tensor& x, int axis, const fq::detail::AxisMix& mix, Tensor& y) {
   const Tensor begin = uploaded(mix.begin, device), from = uploaded(mix.from, device),
                weight = uploaded(mix.weight, device);
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_items(device, y.numel(),
-              MixRows<T>{data_of<T>(x), mutable_data_of<T>(y), data_of<std::int64_t>(begin),
-                         data_of<std::int64_t>(from), data_of<double>(weight), fibres(x, axis, mix.rows())});
+    launch_each(device, y.numel(),
+              MixRows<T>{device_data<T>(x), mutable_device_data<T>(y), device_data<std::int64_t>(begin),
+                         device_data<std::int64_t>(from), device_data<double>(weight), fibres(x, axis, mix.rows())});
   });
 }
 

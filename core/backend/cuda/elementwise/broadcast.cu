@@ -29,9 +29,9 @@ struct Combine {
 };
 
 template <class T, class F>
-void combine_as(const Tensor& a, const Tensor& b, const Strides& strides, F f, Tensor& y) {
-  for_groups<pack_size<T>>(y.device(), y.numel(),
-                           Combine<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), strides, f});
+void combine_typed(const Tensor& a, const Tensor& b, const Strides& strides, F f, Tensor& y) {
+  launch_groups<pack_size<T>>(y.device(), y.numel(),
+                           Combine<T, F>{device_data<T>(a), device_data<T>(b), mutable_device_data<T>(y), strides, f});
 }
 
 /// Kept axes of x, with their strides in `out` and in x, and summed axes, with their strides in x.
@@ -103,12 +103,12 @@ template <class T, class Joined>
 void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
   const SumAxes axes(walk);
   const std::int64_t channels = out.numel();
-  const JoinElements<T, Joined> elements{data_of<T>(x), joined};
-  const PutSum<T> put{mutable_data_of<T>(out), axes.kept};
+  const JoinElements<T, Joined> elements{device_data<T>(x), joined};
+  const PutSum<T> put{mutable_device_data<T>(out), axes.kept};
   if (axes.together)
     reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, elements, put);
   else
-    for_items(x.device(), channels,
+    launch_each(x.device(), channels,
               GatherSum<T, Joined>{elements, axes.kept, axes.summed, channels == 0 ? 0 : x.numel() / channels,
                                    put});
 }
@@ -119,7 +119,7 @@ void combine(const Tensor& a, const Tensor& b, const fq::detail::BinaryFunction&
   if (y.numel() == 0) return;
   const auto strides = Strides::of(cpu::broadcast_walk(cpu::placed(a), cpu::placed(b), cpu::placed(y)));
   visit_float(y.dtype(), [&]<class T>(T) {
-    std::visit([&](auto f) { combine_as<T>(a, b, strides, f, y); }, arithmetic);
+    std::visit([&](auto f) { combine_typed<T>(a, b, strides, f, y); }, arithmetic);
   });
 }
 
@@ -127,7 +127,7 @@ void scale(const Tensor& x, double factor, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) { map<T>(x, y, fq::detail::Scaled<T>{static_cast<T>(factor)}); });
 }
 
-void reduce_to(const Tensor& x, const fq::detail::Reduction& reduction, Tensor& out) {
+void reduce_axes(const Tensor& x, const fq::detail::Reduction& reduction, Tensor& out) {
   const auto walk = cpu::sum_walk(cpu::placed(x), out.shape());
   visit_float(x.dtype(), [&]<class T>(T) {
     std::visit([&](auto joined) { reduce<T>(x, walk, joined, out); }, reduction);

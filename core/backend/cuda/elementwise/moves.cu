@@ -39,7 +39,7 @@ void transpose_words(const void* x, void* y, std::int64_t images, std::int64_t r
                      Device device) {
   constexpr std::int64_t side = Transpose<Word>::side;
   const std::int64_t down = (rows + side - 1) / side, across = (columns + side - 1) / side;
-  for_blocks(
+  launch_blocks(
       device, images * down * across,
       Transpose<Word>{static_cast<const Word*>(x), static_cast<Word*>(y), rows, columns, down, across});
 }
@@ -80,7 +80,7 @@ struct Gather {
 
 template <class Word>
 void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
-  for_groups(x.device(), x.numel(),
+  launch_groups(x.device(), x.numel(),
              Gather<Word>{static_cast<const Word*>(x.raw()), static_cast<Word*>(y.mutable_raw()),
                           Strides::of(walk)});
 }
@@ -98,7 +98,7 @@ struct GatherBits {
 };
 
 void gather_bits(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
-  for_groups(x.device(), x.numel(),
+  launch_groups(x.device(), x.numel(),
              GatherBits{static_cast<const std::uint8_t*>(x.raw()),
                         static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
 }
@@ -175,7 +175,7 @@ bool try_words(const StridedBits& c, const void* in, void* out, Device device) {
   const auto addresses = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
   const bool steps = c.runs == 1 || (c.step_x | c.step_y) % bits == 0;
   if (!c.whole_bytes() || c.count % bits != 0 || !steps || addresses % size != 0) return false;
-  for_items(device, c.runs * (c.count / bits),
+  launch_each(device, c.runs * (c.count / bits),
             CopyWords<Word>{reinterpret_cast<const Word*>(from), reinterpret_cast<Word*>(to), c.count / bits,
                             c.step_x / bits, c.step_y / bits});
   return true;
@@ -198,7 +198,7 @@ void relayout(const Tensor& in, Tensor& out) {
   const std::int64_t pixels = s[2] * s[3], rows = to_last ? s[1] : pixels, columns = to_last ? pixels : s[1];
   if (bit_width(in.dtype()) > 1)
     return transpose(in.raw(), out.mutable_raw(), bit_width(in.dtype()), s[0], rows, columns, in.device());
-  for_items(in.device(), out.nbytes(),
+  launch_each(in.device(), out.nbytes(),
             TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
                           static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
 }
@@ -208,7 +208,7 @@ void copy_runs(const StridedBits& copy, const void* in, void* out, Device device
       try_words<std::uint8_t>(copy, in, out, device))
     return;
   const std::int64_t end = copy.target + (copy.runs - 1) * copy.step_y + copy.count;
-  for_items(device, (end + 7) / 8 - copy.target / 8,
+  launch_each(device, (end + 7) / 8 - copy.target / 8,
             CopyBits{copy, static_cast<const std::uint8_t*>(in), static_cast<std::uint8_t*>(out)});
 }
 

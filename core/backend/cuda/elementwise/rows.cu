@@ -98,10 +98,10 @@ struct OneHot {
   const std::int64_t* labels;
   float* out;
   std::int64_t inner;
-  Divisor by_classes, by_inner;
+  Divisor class_divisor, inner_divisor;
   FQ_HD void operator()(std::int64_t at) const {
     std::int64_t rest = at;
-    const std::int64_t i = by_inner.take_remainder(rest), c = by_classes.take_remainder(rest);
+    const std::int64_t i = inner_divisor.take_remainder(rest), c = class_divisor.take_remainder(rest);
     out[at] = labels[rest * inner + i] == c ? 1.0f : 0.0f;
   }
 };
@@ -110,23 +110,23 @@ struct OneHot {
 
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "a whole number");
-  for_items(values.device(), values.numel(),
-            CheckWhole{data_of<float>(values), alarm(values.device(), text, AlarmKind::argument)});
+  launch_each(values.device(), values.numel(),
+            CheckWhole{device_data<float>(values), alarm(values.device(), text, AlarmKind::argument)});
 }
 
 void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
                    std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
-  for_items(values.device(), values.numel(),
-            CheckIndices{data_of<std::int64_t>(values), size, allowed.value_or(0),
+  launch_each(values.device(), values.numel(),
+            CheckIndices{device_data<std::int64_t>(values), size, allowed.value_or(0),
                          alarm(values.device(), text, AlarmKind::argument)});
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
   const RowGroups groups(table.dim(1));
   visit_float(table.dtype(), [&]<class T>(T) {
-    for_items(y.device(), ids.numel() * groups.groups,
-              GatherRows<T>{data_of<std::int64_t>(ids), data_of<T>(table), mutable_data_of<T>(y),
+    launch_each(y.device(), ids.numel() * groups.groups,
+              GatherRows<T>{device_data<std::int64_t>(ids), device_data<T>(table), mutable_device_data<T>(y),
                             table.dim(0), groups});
   });
 }
@@ -139,24 +139,24 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
     throw ArgumentError("[cuda] the table or the ids have 2^31 or more rows: split them");
   Tensor words = Tensor::empty({4, count}, DType::i32, device);
   // Sorting the ids groups the uses of each row, in order: atomic additions would make the sum order random.
-  auto* own = reinterpret_cast<std::uint32_t*>(mutable_data_of<std::int32_t>(words));
+  auto* own = reinterpret_cast<std::uint32_t*>(mutable_device_data<std::int32_t>(words));
   const KeyedPairs pairs{own, own + count, own + 2 * count, own + 3 * count};
-  for_items(device, count, NumberUses{data_of<std::int64_t>(ids), rows, own, own + count});
+  launch_each(device, count, NumberUses{device_data<std::int64_t>(ids), rows, own, own + count});
   if (count > 0) sort_pairs(device, pairs, count, std::bit_width(static_cast<std::uint64_t>(rows)));
   // One more row collects invalid ids, which add nothing to the table.
   Tensor found = Tensor::zeros({rows + 1, 2}, DType::i32, device);
-  auto* uses = reinterpret_cast<Uses*>(mutable_data_of<std::int32_t>(found));
-  for_items(device, count, FindUses{pairs.sorted_keys, count, uses});
+  auto* uses = reinterpret_cast<Uses*>(mutable_device_data<std::int32_t>(found));
+  launch_each(device, count, FindUses{pairs.sorted_keys, count, uses});
   visit_float(table.dtype(), [&]<class T>(T) {
-    for_items(device, rows * groups.groups,
-              SumRows<T>{uses, pairs.sorted_values, data_of<T>(x), mutable_data_of<T>(table), groups});
+    launch_each(device, rows * groups.groups,
+              SumRows<T>{uses, pairs.sorted_values, device_data<T>(x), mutable_device_data<T>(table), groups});
   });
 }
 
 void one_hot(const Tensor& labels, const AxisView& view, Tensor& out) {
-  for_items(
+  launch_each(
       out.device(), out.numel(),
-      OneHot{data_of<std::int64_t>(labels), mutable_data_of<float>(out), view.inner, view.size, view.inner});
+      OneHot{device_data<std::int64_t>(labels), mutable_device_data<float>(out), view.inner, view.size, view.inner});
 }
 
 }  // namespace fq::cuda

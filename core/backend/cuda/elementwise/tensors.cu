@@ -89,8 +89,8 @@ struct Convert {
 };
 
 template <class Real>
-void convert_by(const Tensor& in, Tensor& out) {
-  for_groups(in.device(), in.numel(), Convert<Real>{in.raw(), out.mutable_raw(), in.dtype(), out.dtype()});
+void convert_typed(const Tensor& in, Tensor& out) {
+  launch_groups(in.device(), in.numel(), Convert<Real>{in.raw(), out.mutable_raw(), in.dtype(), out.dtype()});
 }
 
 template <class Word>
@@ -110,13 +110,13 @@ void fill(Tensor& out, double value) {
   const Tensor one = Tensor::full({1}, value, out.dtype());
   visit_word(bit_width(out.dtype()) / 8, [&]<class Word>(Word word) {
     std::memcpy(&word, one.raw(), sizeof word);
-    for_groups(out.device(), out.numel(), Fill<Word>{static_cast<Word*>(out.mutable_raw()), word});
+    launch_groups(out.device(), out.numel(), Fill<Word>{static_cast<Word*>(out.mutable_raw()), word});
   });
 }
 
 void convert(const Tensor& in, Tensor& out) {
-  fits_float(in.dtype()) && fits_float(out.dtype()) ? convert_by<float>(in, out)
-                                                    : convert_by<double>(in, out);
+  fits_float(in.dtype()) && fits_float(out.dtype()) ? convert_typed<float>(in, out)
+                                                    : convert_typed<double>(in, out);
 }
 
 }  // namespace fq::cuda

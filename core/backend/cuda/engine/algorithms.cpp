@@ -14,7 +14,7 @@ cublasStatus_t destroy_preference(cublasLtMatmulPreference_t p) {
 using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
 
 /// Returns the milliseconds of several runs after a first run. Infinite if the kernel does not run.
-float time_of(const cublasLtMatmulAlgo_t& algorithm,
+float measure_time(const cublasLtMatmulAlgo_t& algorithm,
               const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run, cudaStream_t stream) {
   constexpr int rounds = 5;
   if (run(algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<float>::infinity();
@@ -64,9 +64,9 @@ cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& all,
                              cudaStream_t stream) {
   constexpr float clearly = 0.95F;
   std::size_t best = 0;
-  float least = time_of(all.front(), run, stream);
+  float least = measure_time(all.front(), run, stream);
   for (std::size_t i = 1; i < all.size(); ++i)
-    if (const float own = time_of(all[i], run, stream); own < clearly * least) {
+    if (const float own = measure_time(all[i], run, stream); own < clearly * least) {
       best = i;
       least = own;
     }

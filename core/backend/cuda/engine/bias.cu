@@ -30,13 +30,13 @@ struct PutBias {
 };
 
 template <class T>
-void add_bias_of(const Tensor& bias, Tensor& y) {
-  for_items(y.device(), y.numel(),
+void add_typed_bias(const Tensor& bias, Tensor& y) {
+  launch_each(y.device(), y.numel(),
             AddBias<T>{static_cast<const T*>(bias.raw()), bias.numel(), static_cast<T*>(y.mutable_raw())});
 }
 
 template <class T>
-void bias_gradient_of(const Tensor& dy, Tensor& db) {
+void typed_bias_gradient(const Tensor& dy, Tensor& db) {
   reduce_channels(dy.device(), {db.numel(), 1, dy.numel()},
                   SumTerms<SumOf<T>, BiasTerms<T>>{{static_cast<const T*>(dy.raw())}},
                   PutBias<T>{static_cast<T*>(db.mutable_raw())});
@@ -45,11 +45,11 @@ void bias_gradient_of(const Tensor& dy, Tensor& db) {
 }  // namespace
 
 void add_bias(const Tensor& bias, Tensor& y) {
-  y.dtype() == DType::f64 ? add_bias_of<double>(bias, y) : add_bias_of<float>(bias, y);
+  y.dtype() == DType::f64 ? add_typed_bias<double>(bias, y) : add_typed_bias<float>(bias, y);
 }
 
 void bias_gradient(const Tensor& dy, Tensor& db) {
-  dy.dtype() == DType::f64 ? bias_gradient_of<double>(dy, db) : bias_gradient_of<float>(dy, db);
+  dy.dtype() == DType::f64 ? typed_bias_gradient<double>(dy, db) : typed_bias_gradient<float>(dy, db);
 }
 
 }  // namespace fq::cuda

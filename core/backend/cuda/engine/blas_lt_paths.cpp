@@ -64,7 +64,7 @@ std::vector<std::string> all_paths(PathList list, const files::path& program, in
 
 }  // namespace
 
-files::path file_of(const void* code) {
+files::path binary_path(const void* code) {
   Dl_info found{};
   return dladdr(code, &found) != 0 && found.dli_fname != nullptr ? files::path(found.dli_fname)
                                                                  : files::path();

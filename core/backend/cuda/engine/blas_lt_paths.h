@@ -9,7 +9,7 @@
 namespace fq::cuda {
 
 /// Returns the file that contains the given code of this process. Empty if unknown.
-[[nodiscard]] std::filesystem::path file_of(const void* code);
+[[nodiscard]] std::filesystem::path binary_path(const void* code);
 
 /// Returns the arguments for dlopen, in order: the name alone (finds a library that is already loaded,
 /// LD_LIBRARY_PATH and the system folders); CUDA's folders, CUDA_PATH and CUDA_HOME first; and the folders of

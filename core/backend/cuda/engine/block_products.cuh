@@ -29,15 +29,15 @@ FQ_HD void load_words(const std::int8_t* codes, std::uint32_t (&words)[block_wor
 struct CodeBlocks {
   const std::int8_t *x, *w;
   std::int64_t rows, outputs, columns;
-  Divisor by_outputs;
+  Divisor output_divisor;
 
   CodeBlocks(const Tensor& x_codes, const Tensor& w_codes)
-      : x(data_of<std::int8_t>(x_codes)),
-        w(data_of<std::int8_t>(w_codes)),
+      : x(device_data<std::int8_t>(x_codes)),
+        w(device_data<std::int8_t>(w_codes)),
         rows(x_codes.dim(0)),
         outputs(w_codes.dim(0)),
         columns(w_codes.dim(1)),
-        by_outputs(w_codes.dim(0)) {}
+        output_divisor(w_codes.dim(0)) {}
 
   [[nodiscard]] std::int64_t items() const { return (rows + rows_a_thread - 1) / rows_a_thread * outputs; }
   struct Place {
@@ -45,7 +45,7 @@ struct CodeBlocks {
     int count;
   };
   [[nodiscard]] FQ_HD Place place(std::int64_t item) const {
-    const std::int64_t output = by_outputs.take_remainder(item), row = item * rows_a_thread,
+    const std::int64_t output = output_divisor.take_remainder(item), row = item * rows_a_thread,
                        left = rows - row;
     return {row, output, left < rows_a_thread ? static_cast<int>(left) : rows_a_thread};
   }

@@ -12,8 +12,8 @@ struct Decode {
   Value* values;
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size];
-    load_as(codes + first, count, v);
-    store_as(values + first, count, v);
+    load_converted(codes + first, count, v);
+    store_converted(values + first, count, v);
   }
 };
 
@@ -70,7 +70,7 @@ template <class Code>
 void decode(const void* codes, std::int64_t count, DType dtype, void* values, Device device) {
   const auto* from = static_cast<const Code*>(codes);
   const auto run = [&]<class Value>(Value) {
-    for_groups(device, count, Decode<Code, Value>{from, static_cast<Value*>(values)});
+    launch_groups(device, count, Decode<Code, Value>{from, static_cast<Value*>(values)});
   };
   if (dtype == DType::bf16) return run(bfloat16{});
   dtype == DType::f64 ? run(double{}) : run(float{});
@@ -86,17 +86,17 @@ void decode_codes(const fq::detail::Codes& codes, std::int64_t count, DType dtyp
 
 void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t length,
                        std::int32_t* corrections, Device device) {
-  for_blocks(device, rows, ShiftCorrections{codes, length, corrections});
+  launch_blocks(device, rows, ShiftCorrections{codes, length, corrections});
 }
 
 void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device) {
   if (from.padded == sums && corrections == nullptr) return;
-  for_items(device, from.rows * from.groups * from.outputs,
+  launch_each(device, from.rows * from.groups * from.outputs,
             FinishSums{from, from.outputs, from.groups, corrections, sums});
 }
 
 void add_part(const float* part, std::int64_t count, bool first, std::int32_t* sums, Device device) {
-  for_items(device, count, AddPart{part, first, sums});
+  launch_each(device, count, AddPart{part, first, sums});
 }
 
 }  // namespace fq::cuda

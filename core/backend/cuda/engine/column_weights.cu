@@ -9,17 +9,17 @@ namespace {
 struct WeightShape {
   Divisor group_channels, row, outputs;
   std::int64_t taps, products, group_outputs;
-  bool turned;
+  bool computes_dx;
 
   static WeightShape of(const ColumnShape& s, std::int64_t outputs) {
     return {s.group_channels(), s.row,   outputs, s.conv.kh * s.conv.kw, s.products(),
-            s.group_outputs(),  s.turned};
+            s.group_outputs(),  s.computes_dx};
   }
   /// Returns the index of the weight for column k of an output, in OIHW order.
   [[nodiscard]] FQ_HD std::int64_t at(std::int64_t group, std::int64_t output, std::int64_t k) const {
     std::int64_t tap = k;
     const std::int64_t channel = group_channels.take_remainder(tap);
-    if (turned)
+    if (computes_dx)
       return ((group * group_channels.value + channel) * group_outputs + output) * taps + (taps - 1 - tap);
     return (group * group_outputs + output) * products + channel * taps + tap;
   }
@@ -57,7 +57,7 @@ struct UnpackWeights {
 void pack(const ColumnShape& s, const void* w, int bytes, std::int64_t outputs, bool transposed, void* packed,
           Device device) {
   visit_word(bytes, [&]<class Word>(Word) {
-    for_items(device, s.conv.groups * outputs * s.row,
+    launch_each(device, s.conv.groups * outputs * s.row,
               PackWeights<Word>{WeightShape::of(s, outputs), static_cast<const Word*>(w),
                                 static_cast<Word*>(packed), transposed});
   });
@@ -77,7 +77,7 @@ void pack_weights_transposed(const ColumnShape& s, const void* w, int bytes, std
 
 void unpack_weights(const ColumnShape& s, const void* packed, int bytes, void* w, Device device) {
   visit_word(bytes, [&]<class Word>(Word) {
-    for_items(device, s.conv.o * s.row,
+    launch_each(device, s.conv.o * s.row,
               UnpackWeights<Word>{WeightShape::of(s, s.group_outputs()), static_cast<const Word*>(packed),
                                   static_cast<Word*>(w)});
   });

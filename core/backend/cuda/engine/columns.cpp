@@ -2,18 +2,18 @@
 
 namespace fq::cuda {
 
-ColumnShape ColumnShape::of(const ConvShape& conv, std::int64_t step, bool turned) {
-  ColumnShape out{conv, 0, turned};
+ColumnShape ColumnShape::of(const ConvShape& conv, std::int64_t step, bool computes_dx) {
+  ColumnShape out{conv, 0, computes_dx};
   out.row = (out.products() + step - 1) / step * step;
   return out;
 }
 
-ColumnShape ColumnShape::of_floats(const ConvShape& conv, int bytes, bool turned) {
-  const auto shape = of(conv, 1, turned);
-  return shape.trivial() || conv.groups != 1 ? shape : of(conv, 16 / bytes, turned);
+ColumnShape ColumnShape::float_shape(const ConvShape& conv, int bytes, bool computes_dx) {
+  const auto shape = of(conv, 1, computes_dx);
+  return shape.trivial() || conv.groups != 1 ? shape : of(conv, 16 / bytes, computes_dx);
 }
 
-std::optional<ConvShape> ColumnShape::of_gradient(const ConvShape& conv) {
+std::optional<ConvShape> ColumnShape::gradient_conv(const ConvShape& conv) {
   const auto padding = [&](std::int64_t taps, std::size_t axis) {
     return conv.dilation[axis] * (taps - 1) - conv.padding[axis];
   };
@@ -26,7 +26,7 @@ std::optional<ConvShape> ColumnShape::of_gradient(const ConvShape& conv) {
 }
 
 bool ColumnShape::packed(std::int64_t outputs) const {
-  return conv.kh == 1 && conv.kw == 1 && !turned && row == products() && outputs == group_outputs();
+  return conv.kh == 1 && conv.kw == 1 && !computes_dx && row == products() && outputs == group_outputs();
 }
 
 bool ColumnShape::trivial() const {

@@ -43,10 +43,10 @@ int checked(std::int64_t size) {
   return static_cast<int>(size);
 }
 template <class Body>
-void for_few(Device device, std::int64_t items, const Body& body) {
+void launch_checked(Device device, std::int64_t items, const Body& body) {
   if (items >> 31 != 0)
     throw ArgumentError("[cuda] a convolution has images of 2^31 or more columns: split it");
-  for_items(device, items, body);
+  launch_each(device, items, body);
 }
 
 /// Taps of windows along one axis of an image.
@@ -158,11 +158,11 @@ struct TakeWindows {
 };
 
 template <class T>
-FQ_HD void add_to(T& sum, const T* v) {
+FQ_HD void add_word(T& sum, const T* v) {
   sum += *v;
 }
 template <class T>
-FQ_HD void add_to(loops::Pack<T>& sum, const loops::Pack<T>* v) {
+FQ_HD void add_word(loops::Pack<T>& sum, const loops::Pack<T>* v) {
   const auto own = loops::load_pack(v);
   for (int j = 0; j < loops::Pack<T>::count; ++j) sum.v[j] += own.v[j];
 }
@@ -185,7 +185,7 @@ struct AddWindows {
     Word sum{};
     s.down.visit(s.down.first_tap(y), [&](int ky, int oy) {
       s.across.visit(first_kx, [&](int kx, int ox) {
-        add_to(sum, image + (oy * s.across.windows + ox) * step + (ky * s.across.taps + kx) * group_channels);
+        add_word(sum, image + (oy * s.across.windows + ox) * step + (ky * s.across.taps + kx) * group_channels);
       });
     });
     dx[i] = sum;
@@ -196,19 +196,19 @@ template <class Word, int count>
 void take(const ColumnShape& s, std::int64_t elements, const void* x, bool shifted, void* columns,
           Device device) {
   const std::int64_t runs = s.row / (elements * count);
-  for_few(device, s.conv.n * s.conv.oh * s.conv.ow * s.conv.groups * runs,
+  launch_checked(device, s.conv.n * s.conv.oh * s.conv.ow * s.conv.groups * runs,
           TakeWindows<Word, count>{Windows::of(s, elements), runs, static_cast<const Word*>(x),
                                    static_cast<Run<Word, count>*>(columns), shifted});
 }
 
 template <class Word>
 void add(const ColumnShape& s, std::int64_t elements, const void* columns, void* dx, Device device) {
-  for_few(
+  launch_checked(
       device, numel(s.conv.x_shape()) / elements,
       AddWindows<Word>{Windows::of(s, elements), static_cast<const Word*>(columns), static_cast<Word*>(dx)});
 }
 
-bool in_sixteens(const void* data, std::int64_t length, int bytes) {
+bool is_aligned(const void* data, std::int64_t length, int bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && length * bytes % 16 == 0;
 }
 
@@ -216,8 +216,8 @@ bool in_sixteens(const void* data, std::int64_t length, int bytes) {
 
 void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, void* columns,
                   Device device) {
-  const bool rows = in_sixteens(columns, s.row, bytes);
-  if (rows && in_sixteens(x, s.group_channels(), bytes))
+  const bool rows = is_aligned(columns, s.row, bytes);
+  if (rows && is_aligned(x, s.group_channels(), bytes))
     return take<Word16, 1>(s, 16 / bytes, x, shifted, columns, device);
   visit_word(bytes, [&]<class Word>(Word) {
     rows ? take<Word, 16 / sizeof(Word)>(s, 1, x, shifted, columns, device)
@@ -228,7 +228,7 @@ void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, 
 void add_windows(const ColumnShape& s, const void* columns, DType dtype, void* dx, Device device) {
   const auto run = [&]<class T>(T) {
     using Pack = loops::Pack<T>;
-    in_sixteens(columns, s.row, sizeof(T)) && in_sixteens(dx, s.group_channels(), sizeof(T))
+    is_aligned(columns, s.row, sizeof(T)) && is_aligned(dx, s.group_channels(), sizeof(T))
         ? add<Pack>(s, Pack::count, columns, dx, device)
         : add<T>(s, 1, columns, dx, device);
   };

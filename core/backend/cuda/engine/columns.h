@@ -19,18 +19,18 @@ using fq::detail::ConvShape;
 struct ColumnShape {
   ConvShape conv;
   std::int64_t row;  ///< words per group, at least K
-  /// Whether the weights belong to the convolution whose dX this one computes, see `of_gradient`.
-  bool turned = false;
+  /// Whether the weights belong to the convolution whose dX this one computes, see `gradient_conv`.
+  bool computes_dx = false;
 
   /// Rounds the row up to a multiple of `step`.
-  [[nodiscard]] static ColumnShape of(const ConvShape& conv, std::int64_t step = 1, bool turned = false);
+  [[nodiscard]] static ColumnShape of(const ConvShape& conv, std::int64_t step = 1, bool computes_dx = false);
   /// Returns the shape for floats of `bytes` bytes. With one group, rows are multiples of 16 bytes, except
   /// for single pixels.
-  [[nodiscard]] static ColumnShape of_floats(const ConvShape& conv, int bytes, bool turned = false);
+  [[nodiscard]] static ColumnShape float_shape(const ConvShape& conv, int bytes, bool computes_dx = false);
   /// Returns dX of a convolution of stride 1 as a convolution of dY. It uses the same weights with reversed
-  /// taps and with inputs and outputs exchanged, which `turned` does. Returns nullopt for other strides, and
+  /// taps and with inputs and outputs exchanged, which `computes_dx` does. Returns nullopt for other strides, and
   /// for padding larger than the windows reach.
-  [[nodiscard]] static std::optional<ConvShape> of_gradient(const ConvShape& conv);
+  [[nodiscard]] static std::optional<ConvShape> gradient_conv(const ConvShape& conv);
   [[nodiscard]] std::int64_t group_channels() const { return conv.c / conv.groups; }
   [[nodiscard]] std::int64_t group_outputs() const { return conv.o / conv.groups; }
   [[nodiscard]] std::int64_t products() const { return conv.kh * conv.kw * group_channels(); }
@@ -54,7 +54,7 @@ void take_windows(const ColumnShape& shape, const void* x, int bytes, bool shift
 void add_windows(const ColumnShape& shape, const void* columns, DType dtype, void* dx, Device device);
 
 /// Packs weights [o, c/groups, kh, kw] to [groups, outputs, row], with columns ordered as above. The outputs
-/// of a group are padded with zero rows to `outputs`. For a shape with `turned`, the weights are [c,
+/// of a group are padded with zero rows to `outputs`. For a shape with `computes_dx`, the weights are [c,
 /// o/groups, kh, kw].
 void pack_weights(const ColumnShape& shape, const void* w, int bytes, std::int64_t outputs, void* packed,
                   Device device);

@@ -12,13 +12,13 @@ namespace fq::cuda {
 namespace {
 
 DType product_type(DType factor) { return factor == DType::f64 ? DType::f64 : DType::f32; }
-int bytes_of(DType type) { return bit_width(type) / 8; }
+int byte_width(DType type) { return bit_width(type) / 8; }
 
 const std::byte* at(const void* data, std::int64_t elements, DType type) {
-  return static_cast<const std::byte*>(data) + elements * bytes_of(type);
+  return static_cast<const std::byte*>(data) + elements * byte_width(type);
 }
 std::byte* at(void* data, std::int64_t elements, DType type) {
-  return static_cast<std::byte*>(data) + elements * bytes_of(type);
+  return static_cast<std::byte*>(data) + elements * byte_width(type);
 }
 
 /// Columns of images [first, first + count) of x; x itself if it has the order of columns.
@@ -32,9 +32,9 @@ struct FloatColumns {
     const auto& conv = shape.conv;
     const auto* images = at(x, first * conv.h * conv.w * conv.c, type);
     if (shape.trivial()) return images;
-    const std::int64_t bytes = count * shape.image() * bytes_of(type);
+    const std::int64_t bytes = count * shape.image() * byte_width(type);
     if (scratch.bytes() < bytes) scratch = Storage(bytes, device);
-    take_windows(shape.images(count), images, bytes_of(type), false, scratch.mutable_data(), device);
+    take_windows(shape.images(count), images, byte_width(type), false, scratch.mutable_data(), device);
     return scratch.data();
   }
 };
@@ -67,8 +67,8 @@ struct PackedWeights {
 
   PackedWeights(const ColumnShape& s, const void* w, DType type, Device device) : data(w) {
     if (s.packed(s.group_outputs())) return;
-    own = Storage(s.conv.o * s.row * bytes_of(type), device);
-    pack_weights(s, w, bytes_of(type), s.group_outputs(), own.mutable_data(), device);
+    own = Storage(s.conv.o * s.row * byte_width(type), device);
+    pack_weights(s, w, byte_width(type), s.group_outputs(), own.mutable_data(), device);
     data = own.data();
   }
 };
@@ -79,7 +79,7 @@ void convolve(const ColumnShape& s, const void* x, const void* w, DType type, vo
   const PackedWeights weights(s, w, type, device);
   const DType out = product_type(type);
   FloatColumns columns{s, type, device, {}};
-  for_images(conv.n, s.image() * bytes_of(type), [&](std::int64_t first, std::int64_t count) {
+  visit_images(conv.n, s.image() * byte_width(type), [&](std::int64_t first, std::int64_t count) {
     const std::int64_t pixels = count * sizes.image_pixels;
     const Product product{at(y, first * sizes.image_pixels * conv.o, out), out, conv.o, sizes.outputs};
     gemm(sizes.columns(columns.of(x, first, count), type, pixels), sizes.weights(weights.data, type, true),
@@ -89,7 +89,7 @@ void convolve(const ColumnShape& s, const void* x, const void* w, DType type, vo
 
 /// Returns whether floats use the depthwise kernels. Their results have 4 bytes, and all memory must be
 /// aligned.
-bool by_channels(const ConvShape& conv, DType type, std::initializer_list<const void*> memory) {
+bool uses_depthwise(const ConvShape& conv, DType type, std::initializer_list<const void*> memory) {
   const auto whole = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
   return type != DType::f64 && takes_depthwise(conv) && std::ranges::all_of(memory, whole);
 }
@@ -97,15 +97,15 @@ bool by_channels(const ConvShape& conv, DType type, std::initializer_list<const 
 /// Returns the gradient as a convolution of dy, if its columns take at most twice the memory of the columns
 /// of dx.
 std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type) {
-  const auto turned = ColumnShape::of_gradient(conv);
-  if (!turned || conv.o * bytes_of(type) > 2 * conv.c * bytes_of(product_type(type))) return std::nullopt;
+  const auto gradient = ColumnShape::gradient_conv(conv);
+  if (!gradient || conv.o * byte_width(type) > 2 * conv.c * byte_width(product_type(type))) return std::nullopt;
   if (ColumnShape::of(conv).trivial()) return std::nullopt;
-  return ColumnShape::of_floats(*turned, bytes_of(type), true);
+  return ColumnShape::float_shape(*gradient, byte_width(type), true);
 }
 
 }  // namespace
 
-void for_images(std::int64_t count, std::int64_t bytes,
+void visit_images(std::int64_t count, std::int64_t bytes,
                 const std::function<void(std::int64_t, std::int64_t)>& f) {
   constexpr std::int64_t most = std::int64_t{256} << 20;
   const std::int64_t images =
@@ -114,25 +114,25 @@ void for_images(std::int64_t count, std::int64_t bytes,
 }
 
 void conv_forward(const ConvShape& conv, const void* x, const void* w, DType type, void* y, Device device) {
-  if (by_channels(conv, type, {x, y}))
+  if (uses_depthwise(conv, type, {x, y}))
     return depthwise_forward(conv, x, w, type, static_cast<float*>(y), device);
-  convolve(ColumnShape::of_floats(conv, bytes_of(type)), x, w, type, y, device);
+  convolve(ColumnShape::float_shape(conv, byte_width(type)), x, w, type, y, device);
 }
 
 void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DType type, void* dx,
                         Device device) {
-  if (by_channels(conv, type, {dy, dx}))
+  if (uses_depthwise(conv, type, {dy, dx}))
     return depthwise_backward_data(conv, dy, w, type, static_cast<float*>(dx), device);
-  if (const auto turned = columns_of_gradient(conv, type)) return convolve(*turned, dy, w, type, dx, device);
-  const auto s = ColumnShape::of_floats(conv, bytes_of(type));
+  if (const auto gradient = columns_of_gradient(conv, type)) return convolve(*gradient, dy, w, type, dx, device);
+  const auto s = ColumnShape::float_shape(conv, byte_width(type));
   const auto sizes = GroupSizes::of(s);
   const PackedWeights weights(s, w, type, device);
   const DType out = product_type(type);
-  for_images(conv.n, s.image() * bytes_of(out), [&](std::int64_t first, std::int64_t count) {
+  visit_images(conv.n, s.image() * byte_width(out), [&](std::int64_t first, std::int64_t count) {
     const std::int64_t pixels = count * sizes.image_pixels;
     const auto* rows = at(dy, first * sizes.image_pixels * conv.o, type);
     auto* images = at(dx, first * conv.h * conv.w * conv.c, out);
-    Storage scratch(s.trivial() ? 0 : count * s.image() * bytes_of(out), device);
+    Storage scratch(s.trivial() ? 0 : count * s.image() * byte_width(out), device);
     auto* columns = s.trivial() ? images : scratch.mutable_data();
     gemm(sizes.y(rows, type, pixels), sizes.weights(weights.data, type, false),
          {columns, out, conv.groups * sizes.row, sizes.row}, conv.groups, device);
@@ -142,25 +142,25 @@ void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DT
 
 void conv_backward_weights(const ConvShape& conv, const void* x, const void* dy, DType type, void* dw,
                            Device device) {
-  if (by_channels(conv, type, {x, dy}))
+  if (uses_depthwise(conv, type, {x, dy}))
     return depthwise_backward_weights(conv, x, dy, type, static_cast<float*>(dw), device);
-  const auto s = ColumnShape::of_floats(conv, bytes_of(type));
+  const auto s = ColumnShape::float_shape(conv, byte_width(type));
   const auto sizes = GroupSizes::of(s);
   const DType out = product_type(type);
   const bool packed = s.packed(sizes.outputs);
-  Storage scratch(packed ? 0 : conv.o * s.row * bytes_of(out), device);
+  Storage scratch(packed ? 0 : conv.o * s.row * byte_width(out), device);
   auto* products = packed ? static_cast<std::byte*>(dw) : scratch.mutable_data();
   if (conv.n == 0)
     fill_bytes(products, 0,
-               static_cast<std::size_t>(conv.o * s.row) * static_cast<std::size_t>(bytes_of(out)), device);
+               static_cast<std::size_t>(conv.o * s.row) * static_cast<std::size_t>(byte_width(out)), device);
   FloatColumns columns{s, type, device, {}};
-  for_images(conv.n, s.image() * bytes_of(type), [&](std::int64_t first, std::int64_t count) {
+  visit_images(conv.n, s.image() * byte_width(type), [&](std::int64_t first, std::int64_t count) {
     const std::int64_t pixels = count * sizes.image_pixels;
     const auto* rows = at(dy, first * sizes.image_pixels * conv.o, type);
     gemm(sizes.y(rows, type, pixels, true), sizes.columns(columns.of(x, first, count), type, pixels),
          {products, out, 0, 0, first > 0}, conv.groups, device);
   });
-  if (!packed) unpack_weights(s, products, bytes_of(out), dw, device);
+  if (!packed) unpack_weights(s, products, byte_width(out), dw, device);
 }
 
 }  // namespace fq::cuda

@@ -89,7 +89,7 @@ template <class Load, class Sum>
 Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device) {
   const std::int64_t taps = s.kh * s.kw;
   Storage out(s.c * taps * static_cast<std::int64_t>(sizeof(Sum)), device);
-  for_items(device, s.c * taps,
+  launch_each(device, s.c * taps,
             TransposeTaps<Load, Sum>{load, static_cast<const typename Load::Word*>(w),
                                      reinterpret_cast<Sum*>(out.mutable_data()), Divisor(s.c), taps});
   return out;
@@ -100,7 +100,7 @@ void depthwise(const ConvShape& s, LoadX load, const void* x, LoadW load_w, cons
                Device device) {
   const Storage weights = turned_taps<LoadW, Sum>(s, load_w, w, device);
   const std::int64_t height = back ? s.h : s.oh, width = back ? s.w : s.ow;
-  for_items(device, s.n * height * width * (s.c / 4),
+  launch_each(device, s.n * height * width * (s.c / 4),
             DepthwiseTaps<LoadX, Sum, back>{load, static_cast<const typename LoadX::Word*>(x),
                                             reinterpret_cast<const Sum*>(weights.data()), out,
                                             DepthwiseAxis::of(s, 0, back), DepthwiseAxis::of(s, 1, back),

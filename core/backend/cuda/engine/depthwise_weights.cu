@@ -84,7 +84,7 @@ void depthwise_backward_weights(const ConvShape& s, const void* x, const void* d
   Storage scratch(parts.count * sums * static_cast<std::int64_t>(sizeof(float)), device);
   auto* partial = reinterpret_cast<float*>(scratch.mutable_data());
   visit_factor(type, [&]<class T>(T) {
-    for_items(device, parts.count * sums / 4,
+    launch_each(device, parts.count * sums / 4,
               DepthwiseWeightParts<T>{{},
                                       static_cast<const T*>(x),
                                       static_cast<const T*>(dy),

@@ -82,7 +82,7 @@ const ExactChoice& exact_choice(Device device) {
   const auto found = known.find(device.index);
   if (found != known.end()) return found->second;
   ExactChoice choice;
-  without_capture([&] { choice = first_that_works(device); });  // the test reads sums back
+  run_uncaptured([&] { choice = first_that_works(device); });  // the test reads sums back
   return known.emplace(device.index, std::move(choice)).first->second;
 }
 
@@ -97,7 +97,7 @@ const std::byte* at(const void* bytes, std::int64_t offset) {
   return static_cast<const std::byte*>(bytes) + offset;
 }
 
-bool by_channels(const ConvShape& conv, const Codes& x, const std::int32_t* sums) {
+bool uses_depthwise_codes(const ConvShape& conv, const Codes& x, const std::int32_t* sums) {
   const auto whole = [](const void* p, std::uintptr_t bytes) {
     return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
   };
@@ -105,7 +105,7 @@ bool by_channels(const ConvShape& conv, const Codes& x, const std::int32_t* sums
 }
 
 /// Returns the value type for w: int8 products support only signed weights.
-DType values_for(const Codes& w, Device device) {
+DType choose_value_type(const Codes& w, Device device) {
   const ExactType type = best_exact_type(device);
   if (type == ExactType::s8 && w.dtype == DType::i8) return DType::i8;
   return type == ExactType::f32 ? DType::f32 : DType::bf16;
@@ -125,20 +125,20 @@ Storage transposed_weights(const ColumnShape& shape, const Codes& w, Device devi
   return out;
 }
 
-/// Computes the sums of a convolution. `turned` has the meaning of ColumnShape::turned.
+/// Computes the sums of a convolution. `computes_dx` has the meaning of ColumnShape::computes_dx.
 void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device,
-              bool turned) {
-  const DType type = values_for(w, device);
+              bool computes_dx) {
+  const DType type = choose_value_type(w, device);
   const std::int64_t image = conv.h * conv.w * conv.c, out = conv.oh * conv.ow * conv.o;
   const std::int64_t columns = ColumnShape::of(conv, 16).image();
   if (type == DType::i8) {
-    ByteProducts products(conv, x, w, device, turned);
-    return for_images(conv.n, columns, [&](std::int64_t first, std::int64_t count) {
+    ByteProducts products(conv, x, w, device, computes_dx);
+    return visit_images(conv.n, columns, [&](std::int64_t first, std::int64_t count) {
       products.multiply(at(x.data, first * image), count, sums + first * out);
     });
   }
-  const FloatProducts products(conv, x, w, type, device, turned);
-  for_images(conv.n, columns * products.bytes(), [&](std::int64_t first, std::int64_t count) {
+  const FloatProducts products(conv, x, w, type, device, computes_dx);
+  visit_images(conv.n, columns * products.bytes(), [&](std::int64_t first, std::int64_t count) {
     products.multiply({at(x.data, first * image), x.dtype, x.largest}, count, sums + first * out);
   });
 }
@@ -146,7 +146,7 @@ void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_
 }  // namespace
 
 void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device) {
-  if (by_channels(conv, x, sums)) return depthwise_codes(conv, false, x, w, sums, device);
+  if (uses_depthwise_codes(conv, x, sums)) return depthwise_codes(conv, false, x, w, sums, device);
   convolve(conv, x, w, sums, device, false);
 }
 
@@ -158,10 +158,10 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 
 void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums,
                           Device device) {
-  if (by_channels(conv, x, sums)) return depthwise_codes(conv, true, x, w, sums, device);
-  if (const auto turned = ColumnShape::of_gradient(conv)) return convolve(*turned, x, w, sums, device, true);
+  if (uses_depthwise_codes(conv, x, sums)) return depthwise_codes(conv, true, x, w, sums, device);
+  if (const auto gradient = ColumnShape::gradient_conv(conv)) return convolve(*gradient, x, w, sums, device, true);
   const auto shape = ColumnShape::of(conv);
-  const DType type = values_for(w, device);
+  const DType type = choose_value_type(w, device);
   const std::int64_t rows = conv.oh * conv.ow, image = conv.h * conv.w * conv.c;
   Storage weights;  // must outlive the products that read it
   std::optional<ByteProducts> bytes;
@@ -173,7 +173,7 @@ void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w,
   } else {
     floats.emplace(conv, x, w, type, device);
   }
-  for_images(conv.n, shape.image() * 4, [&](std::int64_t first, std::int64_t count) {
+  visit_images(conv.n, shape.image() * 4, [&](std::int64_t first, std::int64_t count) {
     Storage storage(count * shape.image() * 4, device);
     auto* columns = reinterpret_cast<std::int32_t*>(storage.mutable_data());
     const auto* codes = at(x.data, first * rows * conv.o);

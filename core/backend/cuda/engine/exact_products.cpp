@@ -15,14 +15,14 @@ const std::byte* at(const Storage& storage, std::int64_t offset) { return storag
 
 /// Calls f(begin, end) for parts of `part` elements of `length`.
 template <class F>
-void for_parts(std::int64_t length, std::int64_t part, F&& f) {
+void visit_parts(std::int64_t length, std::int64_t part, F&& f) {
   for (std::int64_t k = 0; k < length; k += part) f(k, std::min(length, k + part));
 }
 
 }  // namespace
 
-ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool turned)
-    : shape_(ColumnShape::of(conv, 16, turned)),
+ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool computes_dx)
+    : shape_(ColumnShape::of(conv, 16, computes_dx)),
       outputs_(rounded_up(shape_.group_outputs(), 4)),
       weights_(w.data),
       shifted_(x.dtype == DType::u8),
@@ -62,8 +62,8 @@ void ByteProducts::multiply(const std::byte* x, std::int64_t images, std::int32_
 }
 
 FloatProducts::FloatProducts(const ConvShape& conv, const Codes& x, const Codes& w, DType values,
-                             Device device, bool turned)
-    : shape_(ColumnShape::of(conv, 1, turned)),
+                             Device device, bool computes_dx)
+    : shape_(ColumnShape::of(conv, 1, computes_dx)),
       type_(values),
       part_(std::max<std::int64_t>(cpu::exact_limit / std::max<std::int64_t>(x.largest * w.largest, 1), 1)),
       weights_(conv.o * shape_.products() * bytes(), device),
@@ -89,7 +89,7 @@ void FloatProducts::multiply(const Codes& x, std::int64_t images, std::int32_t* 
                device_);
   auto* out = reinterpret_cast<float*>(products.mutable_data());
   // Each part has few enough terms for an exact float sum.
-  for_parts(k, part_, [&](std::int64_t begin, std::int64_t end) {
+  visit_parts(k, part_, [&](std::int64_t begin, std::int64_t end) {
     gemm({at(columns, begin * bytes()), type_, pixels, end - begin, false, conv.groups * k, k},
          {at(weights_, begin * bytes()), type_, end - begin, outputs, true, k, outputs * k},
          {out, DType::f32, conv.o, outputs}, conv.groups, device_);
@@ -103,7 +103,7 @@ void FloatProducts::multiply_back(const Codes& x, std::int64_t pixels, std::int3
   const Storage values = decode(x, pixels * conv.o);
   Storage products(pixels * all * 4, device_);
   auto* out = reinterpret_cast<float*>(products.mutable_data());
-  for_parts(outputs, part_, [&](std::int64_t begin, std::int64_t end) {
+  visit_parts(outputs, part_, [&](std::int64_t begin, std::int64_t end) {
     gemm({at(values, begin * bytes()), type_, pixels, end - begin, false, conv.o, outputs},
          {at(weights_, begin * k * bytes()), type_, end - begin, k, false, k, outputs * k},
          {out, DType::f32, all, k}, conv.groups, device_);

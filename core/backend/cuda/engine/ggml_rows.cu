@@ -40,7 +40,7 @@ struct GgmlProduct {
   const float *x_steps, *w_steps, *bias;  // bias may be null
   float* y;
 
-  FQ_HD static float sum_of(const float (&chain)[lanes]) {
+  FQ_HD static float chain_sum(const float (&chain)[lanes]) {
     if constexpr (!in_lanes) return chain[0];
     const float a0 = chain[4 % lanes] + chain[0], a1 = chain[5 % lanes] + chain[1 % lanes];
     const float a2 = chain[6 % lanes] + chain[2 % lanes], a3 = chain[7 % lanes] + chain[3 % lanes];
@@ -66,7 +66,7 @@ struct GgmlProduct {
     }
     for (int r = 0; r < rows_a_thread; ++r) {
       if (r >= p.count) continue;
-      const float sum = sum_of(chains[r]);
+      const float sum = chain_sum(chains[r]);
       y[(p.row + r) * blocks.outputs + p.output] = bias != nullptr ? scalar::add_(sum, bias[p.output]) : sum;
     }
   }
@@ -83,9 +83,9 @@ void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, Engi
 void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, GgmlRounding rounding,
                  const std::string& nan_text, Tensor& codes, Tensor& steps) {
   const bool guard = !nan_text.empty();
-  for_items(x.device(), x.numel() / ggml_block,
-            GgmlCodes{data_of<float>(x), data_of<float>(extreme_codes), mutable_data_of<std::int8_t>(codes),
-                      mutable_data_of<float16>(steps), rounding, guard,
+  launch_each(x.device(), x.numel() / ggml_block,
+            GgmlCodes{device_data<float>(x), device_data<float>(extreme_codes), mutable_device_data<std::int8_t>(codes),
+                      mutable_device_data<float16>(steps), rounding, guard,
                       guard ? alarm(x.device(), nan_text) : Alarm{}});
 }
 
@@ -93,13 +93,13 @@ void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, 
                   Tensor& y) {
   if (y.numel() == 0) return;
   const CodeBlocks blocks(x, w.codes);
-  const auto *x_steps = data_of<float>(steps), *w_steps = data_of<float>(w.scales);
-  const float* added = bias.defined() ? data_of<float>(bias) : nullptr;
-  auto* out = mutable_data_of<float>(y);
+  const auto *x_steps = device_data<float>(steps), *w_steps = device_data<float>(w.scales);
+  const float* added = bias.defined() ? device_data<float>(bias) : nullptr;
+  auto* out = mutable_device_data<float>(y);
   if (w.in_lanes)
-    for_items(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, added, out});
+    launch_each(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, added, out});
   else
-    for_items(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, added, out});
+    launch_each(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, added, out});
 }
 
 }  // namespace fq::cuda

@@ -108,7 +108,7 @@ struct Scalar {
 /// chosen algorithms.
 struct Multiplier {
   explicit Multiplier(Device device) {
-    without_capture([&] { workspace = Storage(kWorkspace, device); });  // outside of a capture's memory
+    run_uncaptured([&] { workspace = Storage(kWorkspace, device); });  // outside of a capture's memory
     FQ_BLAS(Create, &handle);
   }
 
@@ -161,7 +161,7 @@ void clear(std::int64_t rows, std::int64_t columns, const Product& c, std::int64
 void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch, Device device) {
   if (a.rows == 0 || b.columns == 0 || batch == 0) return;
   if (a.columns == 0) return clear(a.rows, b.columns, c, batch, device);
-  const cudaStream_t stream = stream_of(device);
+  const cudaStream_t stream = device_stream(device);
   Multiplier& own = multiplier(device);
   const auto call = MatmulCall::of(a, b, c, batch);
   const cudaDataType scale = matmul_types(a.dtype).scale;

@@ -25,11 +25,11 @@ struct PutRowGrid {
 /// The grid of an element's row. The factor of the grid is not stored.
 struct XnnpackGrids {
   const float* grids;
-  Divisor by_columns;
-  [[nodiscard]] FQ_HD XnnpackRow of_row(std::int64_t row) const {
+  Divisor column_divisor;
+  [[nodiscard]] FQ_HD XnnpackRow row_grid(std::int64_t row) const {
     return {0, grids[2 * row], grids[2 * row + 1]};
   }
-  [[nodiscard]] FQ_HD XnnpackRow at(std::int64_t i) const { return of_row(by_columns.quotient(i)); }
+  [[nodiscard]] FQ_HD XnnpackRow at(std::int64_t i) const { return row_grid(column_divisor.quotient(i)); }
 };
 
 struct XnnpackCodes {
@@ -38,7 +38,7 @@ struct XnnpackCodes {
   XnnpackGrids grids;
   std::int8_t* codes;
   FQ_HD void operator()(std::int64_t i) const {
-    const std::int64_t row = grids.by_columns.quotient(i);
+    const std::int64_t row = grids.column_divisor.quotient(i);
     codes[i] = fq::detail::xnnpack_code(x[i], factors[row], grids.grids[2 * row + 1]);
   }
 };
@@ -79,7 +79,7 @@ struct XnnpackBlocks {
     const std::int64_t parts = blocks.columns / ggml_block, in_block = quotient(parts, count);
     float chains[rows_a_thread];
     for (int r = 0; r < rows_a_thread; ++r)
-      if (r < p.count) chains[r] = fq::detail::xnnpack_first(terms[p.output], grids.of_row(p.row + r).zero);
+      if (r < p.count) chains[r] = fq::detail::xnnpack_first(terms[p.output], grids.row_grid(p.row + r).zero);
     for (std::int64_t b = 0; b < count; ++b) {
       const float scale = scales[p.output * count + b];
       std::int32_t sums[rows_a_thread] = {};
@@ -90,7 +90,7 @@ struct XnnpackBlocks {
     const float added = bias == nullptr ? 0.0f : bias[p.output];
     for (int r = 0; r < rows_a_thread; ++r)
       if (r < p.count)
-        y[(p.row + r) * blocks.outputs + p.output] = grids.of_row(p.row + r).block_sum(chains[r], added);
+        y[(p.row + r) * blocks.outputs + p.output] = grids.row_grid(p.row + r).block_sum(chains[r], added);
   }
   /// Adds one part of the codes of x, with the engine's offset.
   FQ_HD void add_part(const CodeBlocks::Place& p, std::int64_t part,
@@ -116,14 +116,14 @@ struct ChannelSums {
   float* y;
   FQ_HD void operator()(std::int64_t i) const {
     std::int64_t row = i;
-    const std::int64_t n = grids.by_columns.take_remainder(row);
-    const XnnpackRow grid = grids.of_row(row);
+    const std::int64_t n = grids.column_divisor.take_remainder(row);
+    const XnnpackRow grid = grids.row_grid(row);
     const std::int32_t centred = sums[i] - static_cast<std::int32_t>(grid.zero) * weights[n];
     y[i] = grid.channel_sum(centred, scales[n * step], bias == nullptr ? 0.0f : bias[n]);
   }
 };
 
-XnnpackGrids grids_of(const Tensor& grids, std::int64_t columns) { return {data_of<float>(grids), columns}; }
+XnnpackGrids xnnpack_grids(const Tensor& grids, std::int64_t columns) { return {device_data<float>(grids), columns}; }
 
 }  // namespace
 
@@ -133,9 +133,9 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, EngineOperand& o
   out.scales = scales;
   out.zero_terms = Tensor::empty({outputs}, DType::f32, codes.device());
   if (outputs == 0) return;
-  for_items(codes.device(), outputs,
-            ZeroTerms{data_of<std::int8_t>(codes), data_of<float>(scales), codes.dim(1),
-                      scales.numel() / outputs, mutable_data_of<float>(out.zero_terms)});
+  launch_each(codes.device(), outputs,
+            ZeroTerms{device_data<std::int8_t>(codes), device_data<float>(scales), codes.dim(1),
+                      scales.numel() / outputs, mutable_device_data<float>(out.zero_terms)});
 }
 
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids) {
@@ -143,35 +143,35 @@ void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, T
   const std::int64_t rows = x.dim(0), columns = x.dim(1);
   Tensor factors = Tensor::empty({rows}, DType::f32, device);
   reduce_channels(
-      device, {rows, columns, x.numel()}, FindRowEnds{data_of<float>(x)},
-      PutRowGrid{mutable_data_of<float>(grids), mutable_data_of<float>(factors), alarm(device, nan_text)});
-  for_items(device, x.numel(),
-            XnnpackCodes{data_of<float>(x), data_of<float>(factors), grids_of(grids, columns),
-                         mutable_data_of<std::int8_t>(codes)});
+      device, {rows, columns, x.numel()}, FindRowEnds{device_data<float>(x)},
+      PutRowGrid{mutable_device_data<float>(grids), mutable_device_data<float>(factors), alarm(device, nan_text)});
+  launch_each(device, x.numel(),
+            XnnpackCodes{device_data<float>(x), device_data<float>(factors), xnnpack_grids(grids, columns),
+                         mutable_device_data<std::int8_t>(codes)});
 }
 
 void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values) {
-  for_items(values.device(), values.numel(),
-            XnnpackValues{data_of<std::int8_t>(codes), grids_of(grids, codes.dim(1)),
-                          mutable_data_of<float>(values)});
+  launch_each(values.device(), values.numel(),
+            XnnpackValues{device_data<std::int8_t>(codes), xnnpack_grids(grids, codes.dim(1)),
+                          mutable_device_data<float>(values)});
 }
 
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const EngineOperand& w, const Tensor& bias,
                            Tensor& y) {
   if (y.numel() == 0) return;
   const CodeBlocks blocks(x, w.codes);
-  for_items(
+  launch_each(
       y.device(), blocks.items(),
-      XnnpackBlocks{blocks, grids_of(grids, x.dim(1)), data_of<float>(w.scales), data_of<float>(w.zero_terms),
-                    data_of<float>(bias), w.scales.numel() / y.dim(1), mutable_data_of<float>(y)});
+      XnnpackBlocks{blocks, xnnpack_grids(grids, x.dim(1)), device_data<float>(w.scales), device_data<float>(w.zero_terms),
+                    device_data<float>(bias), w.scales.numel() / y.dim(1), mutable_device_data<float>(y)});
 }
 
 void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& scale,
                           const Tensor& bias, Tensor& y) {
-  for_items(y.device(), y.numel(),
-            ChannelSums{data_of<std::int32_t>(sums), data_of<std::int32_t>(weights),
-                        grids_of(grids, y.dim(1)), data_of<float>(scale), data_of<float>(bias),
-                        scale.numel() == 1 ? 0 : 1, mutable_data_of<float>(y)});
+  launch_each(y.device(), y.numel(),
+            ChannelSums{device_data<std::int32_t>(sums), device_data<std::int32_t>(weights),
+                        xnnpack_grids(grids, y.dim(1)), device_data<float>(scale), device_data<float>(bias),
+                        scale.numel() == 1 ? 0 : 1, mutable_device_data<float>(y)});
 }
 
 }  // namespace fq::cuda

@@ -15,14 +15,14 @@ namespace loops {
 /// elements.
 struct ChannelElements {
   std::int64_t channels, inner, length;
-  Divisor by_inner;
+  Divisor inner_divisor;
   std::int64_t outer_step, rest_step;
 
   ChannelElements(const ChannelView& view, std::int64_t step)
       : channels(view.channels),
         inner(std::max<std::int64_t>(view.inner, 1)),
         length(view.length()),
-        by_inner(inner),
+        inner_divisor(inner),
         outer_step(step / inner),
         rest_step(step % inner) {}
 
@@ -30,7 +30,7 @@ struct ChannelElements {
     std::int64_t outer, rest;
   };
   [[nodiscard]] FQ_HD Place place(std::int64_t k) const {
-    const std::int64_t outer = by_inner.quotient(k);
+    const std::int64_t outer = inner_divisor.quotient(k);
     return {outer, k - outer * inner};
   }
   FQ_HD void advance(Place& at) const {
@@ -126,7 +126,7 @@ struct OfParts {
 template <class Reduction, class Put>
 void reduce_parts(Device device, const ChannelView& view, const ReductionShape& shape, Reduction reduction,
                   Put put) {
-  for_blocks(device, shape.tiles * shape.parts,
+  launch_blocks(device, shape.tiles * shape.parts,
              ChannelParts<Reduction, Put>{reduction, put, ChannelElements(view, shape.lanes), shape,
                                           Divisor(shape.tiles), Divisor(shape.width), shape.warp_lanes()});
 }
@@ -146,7 +146,7 @@ void reduce_channels(Device device, const ChannelView& view, Reduction reduction
   auto* partial = reinterpret_cast<Sum*>(scratch.mutable_data());
   loops::reduce_parts(device, view, shape, reduction, loops::PutPart<Sum>{partial, shape.parts});
   const ChannelView rows{view.channels, shape.parts, shape.parts * view.channels};
-  loops::reduce_parts(device, rows, ReductionShape::of_parts(rows),
+  loops::reduce_parts(device, rows, ReductionShape::join_shape(rows),
                       loops::OfParts<Reduction>{reduction, partial}, loops::PutChannel<Put>{put});
 }
 

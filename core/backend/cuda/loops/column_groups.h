@@ -39,7 +39,7 @@ struct ColumnGroups {
   /// Calls use(first, load(first)) for the groups of the part, which begin at element `first`. `ahead` loads
   /// are in flight at a time.
   template <int ahead, class Load, class Use>
-  FQ_HD void for_lines(const Part& from, const Load& load, const Use& use) const {
+  FQ_HD void visit_lines(const Part& from, const Load& load, const Use& use) const {
     walk(from.first, load, use, std::make_integer_sequence<int, ahead>{});
   }
 

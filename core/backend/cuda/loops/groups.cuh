@@ -77,13 +77,13 @@ FQ_HD void store_group(T* p, int count, const T (&v)[size]) {
 
 /// Applies load_group and converts to `To`.
 template <int size, class To, class T>
-FQ_HD void load_as(const T* p, int count, To (&v)[size]) {
+FQ_HD void load_converted(const T* p, int count, To (&v)[size]) {
   T own[size];
   load_group(p, count, own);
   for (int j = 0; j < size; ++j) v[j] = static_cast<To>(own[j]);
 }
 template <int size, class T, class From>
-FQ_HD void store_as(T* p, int count, const From (&v)[size]) {
+FQ_HD void store_converted(T* p, int count, const From (&v)[size]) {
   T own[size];
   for (int j = 0; j < size; ++j) own[j] = static_cast<T>(v[j]);
   store_group(p, count, own);
@@ -105,9 +105,9 @@ struct OfGroups {
 
 /// Calls body(first, count) for all groups of the elements. count is `size`, or less in the last group.
 template <int size = group_size, class Body>
-void for_groups(Device device, std::int64_t elements, Body body) {
+void launch_groups(Device device, std::int64_t elements, Body body) {
   const std::int64_t groups = elements / size + (elements % size != 0 ? 1 : 0);
-  for_items(device, groups, loops::OfGroups<Body, size>{body, elements});
+  launch_each(device, groups, loops::OfGroups<Body, size>{body, elements});
 }
 
 }  // namespace fq::cuda

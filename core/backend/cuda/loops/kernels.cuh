@@ -42,7 +42,7 @@ void launch_kernel(void (*kernel)(First, Second), Device device, std::int64_t bl
   void* arguments[] = {&first, &second};
   count_launch();
   FQ_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
-                           dim3(block_threads), arguments, 0, stream_of(device)));
+                           dim3(block_threads), arguments, 0, device_stream(device)));
 }
 
 /// Returns the number of blocks of the items kernel that run concurrently on the device.
@@ -51,7 +51,7 @@ std::int64_t resident_blocks(Device device) {
   static std::array<std::atomic<int>, max_devices> known{};  // GPUs of one machine may differ
   std::atomic<int>& blocks = known.at(static_cast<std::size_t>(device.index));
   if (blocks == 0) {
-    static_cast<void>(stream_of(device));  // makes it the current device, which CUDA queries
+    static_cast<void>(device_stream(device));  // makes it the current device, which CUDA queries
     int found = 1;
     FQ_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, &items_kernel<Body>, block_threads, 0));
     blocks = found;

@@ -15,7 +15,7 @@ inline constexpr std::int64_t launch_waves = 8;
 
 /// Calls body(i) for 0 <= i < items, concurrently and in any order.
 template <class Body>
-void for_items(Device device, std::int64_t items, Body body) {
+void launch_each(Device device, std::int64_t items, Body body) {
   if (items <= 0) return;
   loops::launch_items(device, grid_blocks(items, launch_waves * loops::resident_blocks<Body>(device)), body,
                       items);
@@ -26,7 +26,7 @@ void for_items(Device device, std::int64_t items, Body body) {
 /// `Body::Shared`, a trivial type, is the shared memory of a block, initially unspecified. Other values are
 /// not kept between phases.
 template <class Body>
-void for_blocks(Device device, std::int64_t blocks, Body body) {
+void launch_blocks(Device device, std::int64_t blocks, Body body) {
   static_assert(sizeof(typename Body::Shared) <= 48 * 1024, "more than every GPU gives a block");
   if (blocks <= 0) return;
   if (blocks > most_blocks) throw ArgumentError("[cuda] the work needs more than 2^31 - 1 blocks: split it");
@@ -36,7 +36,7 @@ void for_blocks(Device device, std::int64_t blocks, Body body) {
 /// Runs whole blocks with body.phase<p>(thread, shared, kept). `Body::Kept`, a trivial type, is kept per
 /// thread between phases. It stays in registers if arrays are indexed only by constants.
 template <class Body>
-void for_blocks_keeping(Device device, std::int64_t blocks, Body body) {
+void launch_stateful_blocks(Device device, std::int64_t blocks, Body body) {
   if (blocks <= 0) return;
   if (blocks > most_blocks) throw ArgumentError("[cuda] the work needs more than 2^31 - 1 blocks: split it");
   loops::launch_keeping(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});

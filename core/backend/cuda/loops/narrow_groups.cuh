@@ -10,7 +10,7 @@ namespace fq::cuda {
 namespace loops {
 
 template <class T>
-FQ_HD std::uint32_t two_of(float low, float high) {
+FQ_HD std::uint32_t pack_pair(float low, float high) {
 #if defined(__CUDA_ARCH__)
   std::uint32_t two;
   if constexpr (std::is_same_v<T, float16>)
@@ -57,7 +57,7 @@ FQ_HD void store_narrow(T* p, const float (&v)[size]) {
     Pack pack;
     for (int j = 0; j < 4; ++j)
       if constexpr (sizeof(T) == 2)
-        pack.v[j] = loops::two_of<T>(v[8 * i + 2 * j], v[8 * i + 2 * j + 1]);
+        pack.v[j] = loops::pack_pair<T>(v[8 * i + 2 * j], v[8 * i + 2 * j + 1]);
       else
         pack.v[j] = v[4 * i + j];
     loops::store_pack(reinterpret_cast<Pack*>(p) + i, pack);

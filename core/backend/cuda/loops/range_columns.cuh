@@ -50,7 +50,7 @@ struct QuantizeColumns {
 
   template <int loads, class Value>
   FQ_HD void lines(const ColumnGroups::Part& part, const RangeRow (&rows)[size], const Value& value) const {
-    shape.template for_lines<loads>(
+    shape.template visit_lines<loads>(
         part, [&](std::int64_t first) { return NarrowGroup<T, size>::of(x + first); },
         [&](std::int64_t first, const NarrowGroup<T, size>& group) {
           float v[size];
@@ -86,7 +86,7 @@ void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tenso
   using Body = QuantizeColumns<T, Formula, size>;
   const ColumnGroups shape(x.numel() / ranges.count, ranges.count, size,
                            block_threads * loops::resident_blocks<Body>(x.device()));
-  for_items(
+  launch_each(
       x.device(), shape.items(),
       Body{formula, ranges, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), mask, shape});
 }

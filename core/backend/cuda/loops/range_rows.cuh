@@ -28,7 +28,7 @@ struct WalkedRanges {
   Ranges ranges;
   Strides walk;
   /// Returns whether each column of a matrix has its own range.
-  [[nodiscard]] bool by_columns() const {
+  [[nodiscard]] bool is_columnwise() const {
     return walk.rank == 2 && walk.steps[1][0] == 0 && walk.steps[1][1] == 1;
   }
   /// Reads the rows one by one; repeats the last row after the end. Indices are computed in a loop that is
@@ -73,9 +73,9 @@ inline Strides range_walk(const Tensor& x, const Shape& range) {
 
 namespace loops {
 
-FQ_HD const RangeRow& row_at(const RangeRow& row, int) { return row; }
+FQ_HD const RangeRow& pick_row(const RangeRow& row, int) { return row; }
 template <int size>
-FQ_HD const RangeRow& row_at(const RangeRow (&rows)[size], int j) {
+FQ_HD const RangeRow& pick_row(const RangeRow (&rows)[size], int j) {
   return rows[j];
 }
 
@@ -84,14 +84,14 @@ FQ_HD void apply(const Formula& formula, const Of& of, float (&v)[size]) {
   if constexpr (requires { formula.values(of, v); })
     formula.values(of, v);
   else
-    for (int j = 0; j < size; ++j) v[j] = formula.value(v[j], row_at(of, j));
+    for (int j = 0; j < size; ++j) v[j] = formula.value(v[j], pick_row(of, j));
 }
 
 /// Returns the mask byte: bit j belongs to v[j], j < count.
 template <class Formula, class Of>
 FQ_HD std::uint8_t mask_byte(const Formula& formula, const Of& of, int count, const float (&v)[group_size]) {
   unsigned bits = 0;
-  for (int j = 0; j < group_size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], row_at(of, j))) << j;
+  for (int j = 0; j < group_size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], pick_row(of, j))) << j;
   return static_cast<std::uint8_t>(bits & ((1u << count) - 1));
 }
 
@@ -109,13 +109,13 @@ struct QuantizeRanges {
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[size];
-    load_as(x + first, count, v);
+    load_converted(x + first, count, v);
     rows.template visit<size>(first, count, [&](const auto& of) {
       if constexpr (size == group_size)
         if (mask != nullptr) mask[first / group_size] = loops::mask_byte(formula, of, count, v);
       loops::apply(formula, of, v);
     });
-    store_as(y + first, count, v);
+    store_converted(y + first, count, v);
   }
 };
 
@@ -141,7 +141,7 @@ struct MaskRanges {
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size];
-    load_as(x + first, count, v);
+    load_converted(x + first, count, v);
     rows.template visit<group_size>(first, count, [&](const auto& of) {
       mask[first / group_size] = loops::mask_byte(formula, of, count, v);
     });
@@ -150,29 +150,29 @@ struct MaskRanges {
 
 /// Quantizes a tensor of type T.
 template <class T, class Formula, class Rows>
-void quantize_as(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
+void quantize_typed(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
   const auto* from = static_cast<const T*>(x.raw());
   auto* to = static_cast<T*>(y.mutable_raw());
   constexpr int pack = pack_size<T>;
   if constexpr (std::is_same_v<Rows, WalkedRanges<RangeTable>>)
-    if (rows.by_columns() && packed(x) && packed(y) && rows.walk.inner() % group_size == 0)
+    if (rows.is_columnwise() && packed(x) && packed(y) && rows.walk.inner() % group_size == 0)
       return mask == nullptr ? quantize_columns<pack, T>(x, formula, rows.ranges, y, nullptr)
                              : quantize_columns<group_size, T>(x, formula, rows.ranges, y, mask_bytes(mask));
   if (mask == nullptr)
-    for_groups<pack>(x.device(), x.numel(),
+    launch_groups<pack>(x.device(), x.numel(),
                      QuantizeRanges<T, Formula, Rows, pack>{formula, rows, from, to, nullptr});
   else
-    for_groups(x.device(), x.numel(),
+    launch_groups(x.device(), x.numel(),
                QuantizeRanges<T, Formula, Rows, group_size>{formula, rows, from, to, mask_bytes(mask)});
 }
 template <class Formula, class Rows>
 void quantize_by_rows(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
-  visit_narrow_float(x.dtype(), [&]<class T>(T) { quantize_as<T>(x, formula, rows, y, mask); });
+  visit_narrow_float(x.dtype(), [&]<class T>(T) { quantize_typed<T>(x, formula, rows, y, mask); });
 }
 template <class Formula, class Rows>
 void mask_by_rows(const Tensor& x, Formula formula, Rows rows, Tensor& mask) {
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
-    for_groups(
+    launch_groups(
         x.device(), x.numel(),
         MaskRanges<T, Formula, Rows>{formula, rows, static_cast<const T*>(x.raw()), mask_bytes(&mask)});
   });
@@ -196,7 +196,7 @@ void with_rows(const Tensor& x, const Tensor& amax, const Tensor& bound, Make ma
   const Tensor a = amax.to(x.device()), b = bound.to(x.device());
   Storage table(amax.numel() * static_cast<std::int64_t>(sizeof(RangeRow)), x.device());
   const RangeTable rows{reinterpret_cast<float*>(table.mutable_data()), amax.numel()};
-  for_items(
+  launch_each(
       x.device(), amax.numel(),
       FillRows<Make>{make, static_cast<const float*>(a.raw()), static_cast<const float*>(b.raw()), rows});
   f(WalkedRanges<RangeTable>{rows, range_walk(x, amax.shape())});

@@ -21,7 +21,7 @@ namespace loops {
 /// Calls call(memory, bytes, stream) twice: first to query the bytes, then to work.
 template <class Call>
 void with_scratch(Device device, const Call& call) {
-  const cudaStream_t stream = stream_of(device);
+  const cudaStream_t stream = device_stream(device);
   std::size_t bytes = 0;
   FQ_CUDA(call(nullptr, bytes, stream));
   Storage scratch(static_cast<std::int64_t>(bytes), device);

@@ -58,7 +58,7 @@ struct ReductionShape {
   }
   /// Returns the shape for joining the parts of each channel, which are contiguous: one lane per part at
   /// most.
-  [[nodiscard]] static ReductionShape of_parts(const ChannelView& view) {
+  [[nodiscard]] static ReductionShape join_shape(const ChannelView& view) {
     int lanes = block_threads;
     while (lanes > 8 && lanes / 2 >= view.inner) lanes /= 2;
     const int width = block_threads / lanes;

@@ -9,7 +9,7 @@ namespace fq::cuda {
 
 /// Calls f(first, count) for the lane's groups of elements.
 template <class F>
-FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
+FQ_HD void visit_lane(const RowBlocks& shape, int lane, const F& f) {
   for (std::int64_t i = std::int64_t{lane} * group_size; i < shape.length;
        i += std::int64_t{shape.lanes} * group_size) {
     const std::int64_t left = shape.length - i;
@@ -20,9 +20,9 @@ FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
 /// Calls f(first, count, values) for the lane's groups, whose values load(first, count, values) reads. The
 /// values of the first group are kept: with `made` they were read before and are reused.
 template <bool made, class Kept, class Load, class F>
-FQ_HD void for_lane_keeping(const RowBlocks& shape, int lane, Kept& kept, const Load& load, const F& f) {
+FQ_HD void visit_lane_values(const RowBlocks& shape, int lane, Kept& kept, const Load& load, const F& f) {
   const std::int64_t begin = std::int64_t{lane} * group_size;
-  for_lane(shape, lane, [&](std::int64_t first, int count) {
+  visit_lane(shape, lane, [&](std::int64_t first, int count) {
     Kept own;
     if (made && first == begin)
       own = kept;

@@ -43,13 +43,13 @@ struct RowGroups {
   std::int64_t width;
   int most;
   std::int64_t groups;  ///< groups per row
-  Divisor by_groups;
+  Divisor group_divisor;
 
   explicit RowGroups(std::int64_t columns, int each = 8)
-      : width(columns), most(each), groups((columns + each - 1) / each), by_groups(groups) {}
+      : width(columns), most(each), groups((columns + each - 1) / each), group_divisor(groups) {}
 
   [[nodiscard]] FQ_HD Part part(std::int64_t item) const {
-    const std::int64_t row = by_groups.quotient(item), column = (item - row * groups) * most;
+    const std::int64_t row = group_divisor.quotient(item), column = (item - row * groups) * most;
     const std::int64_t left = width - column;
     return {row, column, left < most ? static_cast<int>(left) : most};
   }

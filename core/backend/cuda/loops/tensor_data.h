@@ -18,12 +18,12 @@ void visit_float(DType dtype, F&& f) {
 
 /// Returns the elements in memory order; null for an undefined tensor.
 template <class T>
-const T* data_of(const Tensor& x) {
+const T* device_data(const Tensor& x) {
   return x.defined() ? static_cast<const T*>(x.raw()) : nullptr;
 }
 /// Returns the elements for writing.
 template <class T>
-T* mutable_data_of(Tensor& x) {
+T* mutable_device_data(Tensor& x) {
   return x.defined() ? static_cast<T*>(x.mutable_raw()) : nullptr;
 }
 

@@ -13,9 +13,9 @@ namespace {
 template <class F>
 void visit_rows(const Tensor& x, F&& f) {
   if (x.dtype() == DType::i32)
-    f(data_of<std::int32_t>(x), float{});
+    f(device_data<std::int32_t>(x), float{});
   else
-    visit_float(x.dtype(), [&]<class T>(T) { f(data_of<T>(x), T{}); });
+    visit_float(x.dtype(), [&]<class T>(T) { f(device_data<T>(x), T{}); });
 }
 
 /// Sums of differences to the first value of the channel, so that squares do not cancel.
@@ -75,11 +75,11 @@ FQ_HD void load_channels(const T* numbers, std::int64_t channels, std::int64_t c
 template <class T>
 struct Normalize {
   const T *x, *coefficients;
-  Divisor by_channels;
+  Divisor channel_divisor;
   T* y;
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::int64_t row = first;
-    const std::int64_t channels = by_channels.value, column = by_channels.take_remainder(row);
+    const std::int64_t channels = channel_divisor.value, column = channel_divisor.take_remainder(row);
     constexpr int size = pack_size<T>;
     T v[size], m[size], f[size], t[size];
     load_group(x + first, count, v);
@@ -97,15 +97,15 @@ struct NormalizeBackward {
   const T* dy;
   const X* x;
   const T *center, *coefficients;
-  Divisor by_channels;
+  Divisor channel_divisor;
   T* dx;
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::int64_t row = first;
-    const std::int64_t channels = by_channels.value, column = by_channels.take_remainder(row);
+    const std::int64_t channels = channel_divisor.value, column = channel_divisor.take_remainder(row);
     constexpr int size = pack_size<T>;
     T g[size], v[size], m[size], f[size], p[size], t[size];
     load_group(dy + first, count, g);
-    load_as(x + first, count, v);
+    load_converted(x + first, count, v);
     load_channels(center, channels, column, count, m);
     load_channels(coefficients, channels, column, count, f);
     load_channels(coefficients + channels, channels, column, count, p);
@@ -122,15 +122,15 @@ void moments(const Tensor& x, Tensor& out) {
   const std::int64_t channels = out.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<TwoSums<T>, MomentTerms<X, T>>{{values}},
-                    PutMoments<X, T>{values, channels, rows, mutable_data_of<double>(out)});
+                    PutMoments<X, T>{values, channels, rows, mutable_device_data<double>(out)});
   });
 }
 
 void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_groups<pack_size<T>>(
+    launch_groups<pack_size<T>>(
         x.device(), x.numel(),
-        Normalize<T>{data_of<T>(x), data_of<T>(coefficients), coefficients.dim(1), mutable_data_of<T>(y)});
+        Normalize<T>{device_data<T>(x), device_data<T>(coefficients), coefficients.dim(1), mutable_device_data<T>(y)});
   });
 }
 
@@ -138,26 +138,26 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
   const std::int64_t channels = out.dim(1);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()},
-                    SumTerms<TwoSums<T>, GradientTerms<X, T>>{{data_of<T>(dy), values, data_of<T>(center)}},
-                    PutSums{channels, mutable_data_of<double>(out)});
+                    SumTerms<TwoSums<T>, GradientTerms<X, T>>{{device_data<T>(dy), values, device_data<T>(center)}},
+                    PutSums{channels, mutable_device_data<double>(out)});
   });
 }
 
 void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center, const Tensor& coefficients,
                         Tensor& dx) {
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    for_groups<pack_size<T>>(
+    launch_groups<pack_size<T>>(
         x.device(), x.numel(),
-        NormalizeBackward<X, T>{data_of<T>(dy), values, data_of<T>(center), data_of<T>(coefficients),
-                                coefficients.dim(1), mutable_data_of<T>(dx)});
+        NormalizeBackward<X, T>{device_data<T>(dy), values, device_data<T>(center), device_data<T>(coefficients),
+                                coefficients.dim(1), mutable_device_data<T>(dx)});
   });
 }
 
 void forward_numbers(const fq::detail::BatchNormForward& numbers, std::int64_t channels, Device device) {
-  for_items(device, channels, numbers);
+  launch_each(device, channels, numbers);
 }
 void backward_numbers(const fq::detail::BatchNormBackward& numbers, std::int64_t channels, Device device) {
-  for_items(device, channels, numbers);
+  launch_each(device, channels, numbers);
 }
 
 }  // namespace fq::cuda

@@ -36,7 +36,7 @@ struct Forward {
   FQ_HD void visit(std::int64_t row, int lane, Kept& kept, const F& f) const {
     const T* own = x + row * shape.length;
     const auto load = [&](std::int64_t first, int count, Kept& to) { load_group(own + first, count, to.v); };
-    for_lane_keeping<made>(shape, lane, kept, load, f);
+    visit_lane_values<made>(shape, lane, kept, load, f);
   }
   /// Sums differences to the first element of the row, so that squares do not cancel.
   FQ_HD TwoSums<T> part(std::int64_t row, int lane, Kept& kept) const {
@@ -108,7 +108,7 @@ struct Backward {
   template <bool made, class F>
   FQ_HD void visit(std::int64_t row, int lane, Kept& kept, const F& f) const {
     const auto own = [&](std::int64_t first, int count, Kept& to) { load(row, first, count, to); };
-    for_lane_keeping<made>(shape, lane, kept, own, f);
+    visit_lane_values<made>(shape, lane, kept, own, f);
   }
   FQ_HD TwoSums<T> part(std::int64_t row, int lane, Kept& kept) const {
     TwoSums<T> sum{};
@@ -169,10 +169,10 @@ void layer_norm(const Tensor& x, std::int64_t length, const Tensor& gamma, const
                 Tensor& y, Tensor& mean, Tensor& inverse) {
   const auto shape = RowBlocks::of(mean.numel(), length);
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_blocks_keeping(
+    launch_stateful_blocks(
         x.device(), shape.blocks(),
-        Forward<T>{shape, data_of<T>(x), data_of<T>(gamma), data_of<T>(beta), eps, mutable_data_of<T>(y),
-                   mutable_data_of<T>(mean), mutable_data_of<T>(inverse)});
+        Forward<T>{shape, device_data<T>(x), device_data<T>(gamma), device_data<T>(beta), eps, mutable_device_data<T>(y),
+                   mutable_device_data<T>(mean), mutable_device_data<T>(inverse)});
   });
 }
 
@@ -181,13 +181,13 @@ void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma,
   const std::int64_t length = dgamma.numel();
   const auto shape = RowBlocks::of(mean.numel(), length);
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_blocks_keeping(x.device(), shape.blocks(),
-                       Backward<T>{shape, data_of<T>(dy), data_of<T>(x), data_of<T>(gamma), data_of<T>(mean),
-                                   data_of<T>(inverse), mutable_data_of<T>(dx)});
-    const ParameterTerms<T> terms{data_of<T>(dy), data_of<T>(x), data_of<T>(mean), data_of<T>(inverse),
+    launch_stateful_blocks(x.device(), shape.blocks(),
+                       Backward<T>{shape, device_data<T>(dy), device_data<T>(x), device_data<T>(gamma), device_data<T>(mean),
+                                   device_data<T>(inverse), mutable_device_data<T>(dx)});
+    const ParameterTerms<T> terms{device_data<T>(dy), device_data<T>(x), device_data<T>(mean), device_data<T>(inverse),
                                   length};
     reduce_channels(x.device(), {length, 1, x.numel()}, SumTerms<TwoSums<T>, ParameterTerms<T>>{terms},
-                    PutGradients{mutable_data_of<double>(dgamma), mutable_data_of<double>(dbeta)});
+                    PutGradients{mutable_device_data<double>(dgamma), mutable_device_data<double>(dbeta)});
   });
 }
 

@@ -22,7 +22,7 @@ struct Floats {
                 : static_cast<double>(static_cast<const float*>(values)[i]);
   }
 };
-Floats floats_of(const Tensor& x) { return {data_of<void>(x), x.dtype() == DType::f64}; }
+Floats as_floats(const Tensor& x) { return {device_data<void>(x), x.dtype() == DType::f64}; }
 
 /// Sum over the counted rows, and their weights.
 struct RowSum {
@@ -52,10 +52,10 @@ struct MeanSoFar {
 /// Adds terms(i) to the totals and sets loss to the mean so far.
 template <class Terms>
 void add_terms(std::int64_t items, Terms terms, Tensor& totals, Tensor& loss) {
-  auto* sums = mutable_data_of<double>(totals);
+  auto* sums = mutable_device_data<double>(totals);
   reduce_indices(loss.device(), items, terms, AddRows{}, RowSum{},
                  thrust::make_transform_output_iterator(
-                     sums + 1, MeanSoFar{sums, mutable_data_of<void>(loss), loss.dtype() == DType::f64}));
+                     sums + 1, MeanSoFar{sums, mutable_device_data<void>(loss), loss.dtype() == DType::f64}));
 }
 
 /// Terms of a row. A label that is not a class adds nothing.
@@ -114,8 +114,8 @@ struct EntropyBackward {
   }
 };
 
-SmoothedTarget target_of(const LabelRule& rule, std::int64_t classes) {
-  return {rule.smoothing, classes, data_of<double>(rule.weights)};
+SmoothedTarget smoothed_target(const LabelRule& rule, std::int64_t classes) {
+  return {rule.smoothing, classes, device_data<double>(rule.weights)};
 }
 
 struct DistanceTerms {
@@ -147,35 +147,35 @@ struct DistanceBackward {
 
 void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& totals,
                    Tensor& loss) {
-  const auto* label = data_of<std::int64_t>(labels);
+  const auto* label = device_data<std::int64_t>(labels);
   const IgnoredLabel ignored(rule);
-  const SmoothedTarget of = target_of(rule, log_p.dim(1));
+  const SmoothedTarget of = smoothed_target(rule, log_p.dim(1));
   if (rule.smoothing > 0)
-    add_terms(log_p.numel(), SmoothedTerms{floats_of(log_p), label, of, ignored}, totals, loss);
+    add_terms(log_p.numel(), SmoothedTerms{as_floats(log_p), label, of, ignored}, totals, loss);
   else
-    add_terms(labels.numel(), LabelTerms{floats_of(log_p), label, of, ignored}, totals, loss);
+    add_terms(labels.numel(), LabelTerms{as_floats(log_p), label, of, ignored}, totals, loss);
 }
 
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
                             const Tensor& totals, const Tensor& dy, Tensor& dx) {
   visit_float(log_p.dtype(), [&]<class T>(T) {
-    for_groups(dx.device(), dx.numel(),
-               EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels),
-                                  target_of(rule, log_p.dim(1)), IgnoredLabel(rule),
-                                  data_of<double>(totals) + 1, data_of<T>(dy), mutable_data_of<T>(dx)});
+    launch_groups(dx.device(), dx.numel(),
+               EntropyBackward<T>{device_data<T>(log_p), device_data<std::int64_t>(labels),
+                                  smoothed_target(rule, log_p.dim(1)), IgnoredLabel(rule),
+                                  device_data<double>(totals) + 1, device_data<T>(dy), mutable_device_data<T>(dx)});
   });
 }
 
 void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
   Tensor totals = Tensor::zeros({2}, DType::f64, loss.device());
-  add_terms(a.numel(), DistanceTerms{floats_of(a), floats_of(b)}, totals, loss);
+  add_terms(a.numel(), DistanceTerms{as_floats(a), as_floats(b)}, totals, loss);
 }
 
 void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
   visit_float(a.dtype(), [&]<class T>(T) {
-    for_groups(a.device(), a.numel(),
-               DistanceBackward<T>{data_of<T>(a), data_of<T>(b), data_of<T>(dy), a.numel(),
-                                   mutable_data_of<T>(da), mutable_data_of<T>(db)});
+    launch_groups(a.device(), a.numel(),
+               DistanceBackward<T>{device_data<T>(a), device_data<T>(b), device_data<T>(dy), a.numel(),
+                                   mutable_device_data<T>(da), mutable_device_data<T>(db)});
   });
 }
 

@@ -18,7 +18,7 @@ using fq::detail::softmax_value;
 
 /// Returns y of one element, from the largest element of its line and the sum of exponentials.
 template <class T>
-FQ_HD T value_of(T x, T largest, double sum, bool logarithm) {
+FQ_HD T softmax_output(T x, T largest, double sum, bool logarithm) {
   const T total = static_cast<T>(sum);
   return logarithm ? log_softmax_value(x, largest, std::log(total)) : softmax_value(x, largest, total);
 }
@@ -48,7 +48,7 @@ struct SoftmaxLine {
     SumOf<T> sum{};
     for (const T* v = in; v != end; v += lines.inner) sum.add(softmax_power(*v, largest));
     for (std::int64_t i = 0; i < lines.size; ++i)
-      y[at + i * lines.inner] = value_of(in[i * lines.inner], largest, sum.value(), logarithm);
+      y[at + i * lines.inner] = softmax_output(in[i * lines.inner], largest, sum.value(), logarithm);
   }
 };
 
@@ -94,9 +94,9 @@ struct SoftmaxRows {
     const auto load = [&](std::int64_t first, int count, Kept& to) {
       load_group(x + at + first, count, to.v);
     };
-    for_lane_keeping<made>(shape, lane, kept, load, f);
+    visit_lane_values<made>(shape, lane, kept, load, f);
   }
-  FQ_HD T largest_of(std::int64_t at, int lane, Kept& kept) const {
+  FQ_HD T lane_maximum(std::int64_t at, int lane, Kept& kept) const {
     T largest = -std::numeric_limits<T>::infinity();
     visit<false>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
       for (int j = 0; j < group_size; ++j)
@@ -104,7 +104,7 @@ struct SoftmaxRows {
     });
     return largest;
   }
-  FQ_HD SumOf<T> sum_of(std::int64_t at, int lane, T largest, Kept& kept) const {
+  FQ_HD SumOf<T> lane_sum(std::int64_t at, int lane, T largest, Kept& kept) const {
     SumOf<T> sum{};
     visit<true>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
       for (int j = 0; j < group_size; ++j)
@@ -115,7 +115,7 @@ struct SoftmaxRows {
   FQ_HD void write(std::int64_t at, int lane, T largest, double sum, Kept& kept) const {
     visit<true>(at, lane, kept, [&](std::int64_t first, int count, Kept& of) {
       for (int j = 0; j < group_size; ++j)
-        if (j < count) of.v[j] = value_of(of.v[j], largest, sum, logarithm);
+        if (j < count) of.v[j] = softmax_output(of.v[j], largest, sum, logarithm);
       store_group(y + at + first, count, of.v);
     });
   }
@@ -126,9 +126,9 @@ struct SoftmaxRows {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     const std::int64_t at = p.row * shape.length;
-    if (Phase == 0) shared.largest[t.thread] = largest_of(at, p.lane, kept);
+    if (Phase == 0) shared.largest[t.thread] = lane_maximum(at, p.lane, kept);
     if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 4) shared.sums[t.thread] = sum_of(at, p.lane, shared.largest[p.first], kept);
+    if (Phase == 4) shared.sums[t.thread] = lane_sum(at, p.lane, shared.largest[p.first], kept);
     if constexpr (4 < Phase && Phase < 8) join_lanes<Phase - 5>(shape, p, shared.sums, JoinSums{});
     if (Phase == 8) write(at, p.lane, shared.largest[p.first], shared.sums[p.first].value(), kept);
   }
@@ -155,9 +155,9 @@ struct SoftmaxRowsBackward {
       load_group(dy + at + first, count, to.g);
       load_group(y + at + first, count, to.v);
     };
-    for_lane_keeping<made>(shape, lane, kept, load, f);
+    visit_lane_values<made>(shape, lane, kept, load, f);
   }
-  FQ_HD SumOf<T> sum_of(std::int64_t at, int lane, Kept& kept) const {
+  FQ_HD SumOf<T> lane_sum(std::int64_t at, int lane, Kept& kept) const {
     SumOf<T> sum{};
     visit<false>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
       for (int j = 0; j < group_size; ++j)
@@ -178,7 +178,7 @@ struct SoftmaxRowsBackward {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     const std::int64_t at = p.row * shape.length;
-    if (Phase == 0) shared.sums[t.thread] = sum_of(at, p.lane, kept);
+    if (Phase == 0) shared.sums[t.thread] = lane_sum(at, p.lane, kept);
     if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.sums, JoinSums{});
     if (Phase == 4) write(at, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
   }
@@ -189,26 +189,26 @@ struct SoftmaxRowsBackward {
 void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
   if (x.numel() == 0) return;
   visit_float(x.dtype(), [&]<class T>(T) {
-    auto* out = mutable_data_of<T>(y);
+    auto* out = mutable_device_data<T>(y);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
-      for_blocks_keeping(x.device(), shape.blocks(), SoftmaxRows<T>{shape, data_of<T>(x), logarithm, out});
+      launch_stateful_blocks(x.device(), shape.blocks(), SoftmaxRows<T>{shape, device_data<T>(x), logarithm, out});
     else
-      for_items(x.device(), view.outer * view.inner,
-                SoftmaxLine<T>{{view.size, view.inner}, data_of<T>(x), logarithm, out});
+      launch_each(x.device(), view.outer * view.inner,
+                SoftmaxLine<T>{{view.size, view.inner}, device_data<T>(x), logarithm, out});
   });
 }
 
 void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm, Tensor& dx) {
   if (y.numel() == 0) return;
   visit_float(y.dtype(), [&]<class T>(T) {
-    const T *g = data_of<T>(dy), *v = data_of<T>(y);
-    auto* out = mutable_data_of<T>(dx);
+    const T *g = device_data<T>(dy), *v = device_data<T>(y);
+    auto* out = mutable_device_data<T>(dx);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
-      for_blocks_keeping(y.device(), shape.blocks(), SoftmaxRowsBackward<T>{shape, g, v, logarithm, out});
+      launch_stateful_blocks(y.device(), shape.blocks(), SoftmaxRowsBackward<T>{shape, g, v, logarithm, out});
     else
-      for_items(y.device(), view.outer * view.inner,
+      launch_each(y.device(), view.outer * view.inner,
                 SoftmaxLineBackward<T>{{view.size, view.inner}, g, v, logarithm, out});
   });
 }

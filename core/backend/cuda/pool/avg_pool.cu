@@ -26,13 +26,13 @@ struct Average {
     for (std::int64_t h = window.top; h < window.bottom; ++h)
       for (std::int64_t w = window.left; w < window.right; ++w) {
         T v[group_size];
-        load_as(x + pixel_at(p.image, s.h, s.w, h, w, s.c) + p.channel, p.count, v);
+        load_converted(x + pixel_offset(p.image, s.h, s.w, h, w, s.c) + p.channel, p.count, v);
         for (int k = 0; k < group_size; ++k)
           if (k < p.count) sum[k] += std::is_same_v<From, T> ? v[k] : v[k] * static_cast<T>(*scale);
       }
     const auto pixels = static_cast<T>(include_padding ? window.padded_pixels(s) : window.pixels());
     for (int k = 0; k < group_size; ++k) sum[k] /= pixels;
-    store_group(y + pixel_at(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel, p.count, sum);
+    store_group(y + pixel_offset(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel, p.count, sum);
   }
 };
 
@@ -55,11 +55,11 @@ struct AverageBackward {
         const Window window(s, i, j);
         const T share = T{1} / static_cast<T>(include_padding ? window.padded_pixels(s) : window.pixels());
         T g[group_size];
-        load_group(dy + pixel_at(p.image, s.oh, s.ow, i, j, s.c) + p.channel, p.count, g);
+        load_group(dy + pixel_offset(p.image, s.oh, s.ow, i, j, s.c) + p.channel, p.count, g);
         for (int k = 0; k < group_size; ++k)
           if (k < p.count) sum[k] += g[k] * share;
       }
-    store_group(dx + pixel_at(p.image, s.h, s.w, p.row, p.column, s.c) + p.channel, p.count, sum);
+    store_group(dx + pixel_offset(p.image, s.h, s.w, p.row, p.column, s.c) + p.channel, p.count, sum);
   }
 };
 
@@ -85,21 +85,21 @@ struct SumPixels {
 };
 
 template <class Code>
-void sum_of(const Tensor& codes, Tensor& sums) {
+void sum_typed(const Tensor& codes, Tensor& sums) {
   const std::int64_t images = codes.dim(0), pixels = codes.dim(2) * codes.dim(3);
   const RowGroups groups = channel_groups(images, codes.dim(1));
-  for_items(codes.device(), images * groups.groups,
-            SumPixels<Code>{pixels, groups, data_of<Code>(codes), mutable_data_of<std::int32_t>(sums)});
+  launch_each(codes.device(), images * groups.groups,
+            SumPixels<Code>{pixels, groups, device_data<Code>(codes), mutable_device_data<std::int32_t>(sums)});
 }
 
 }  // namespace
 
 void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const Tensor& scale, Tensor& y) {
   const RowGroups groups = channel_groups(s.n * s.oh * s.ow, s.c);
-  const auto* factor = scale.defined() ? data_of<float>(scale) : nullptr;
+  const auto* factor = scale.defined() ? device_data<float>(scale) : nullptr;
   const auto run = [&]<class From, class T>(From, T) {
-    for_items(x.device(), s.n * s.oh * s.ow * groups.groups,
-              Average<From, T>{s, include_padding, groups, data_of<From>(x), factor, mutable_data_of<T>(y)});
+    launch_each(x.device(), s.n * s.oh * s.ow * groups.groups,
+              Average<From, T>{s, include_padding, groups, device_data<From>(x), factor, mutable_device_data<T>(y)});
   };
   switch (x.dtype()) {
     case DType::i8:
@@ -114,21 +114,21 @@ void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const T
 void avg_pool_backward(const Tensor& dy, const PoolSizes& s, bool include_padding, Tensor& dx) {
   const RowGroups groups(s.c);
   visit_float(dy.dtype(), [&]<class T>(T) {
-    for_items(dy.device(), s.n * s.h * s.w * groups.groups,
-              AverageBackward<T>{s, include_padding, groups, data_of<T>(dy), mutable_data_of<T>(dx)});
+    launch_each(dy.device(), s.n * s.h * s.w * groups.groups,
+              AverageBackward<T>{s, include_padding, groups, device_data<T>(dy), mutable_device_data<T>(dx)});
   });
 }
 
 void sum_pixels(const Tensor& codes, Tensor& sums) {
   switch (codes.dtype()) {
     case DType::i8:
-      return sum_of<std::int8_t>(codes, sums);
+      return sum_typed<std::int8_t>(codes, sums);
     case DType::u8:
-      return sum_of<std::uint8_t>(codes, sums);
+      return sum_typed<std::uint8_t>(codes, sums);
     case DType::i16:
-      return sum_of<std::int16_t>(codes, sums);
+      return sum_typed<std::int16_t>(codes, sums);
     default:
-      return sum_of<std::int32_t>(codes, sums);
+      return sum_typed<std::int32_t>(codes, sums);
   }
 }
 

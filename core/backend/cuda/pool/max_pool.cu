@@ -37,7 +37,7 @@ struct MaxPool {
     for (std::int64_t h = window.top; h < window.bottom; ++h)
       for (std::int64_t w = window.left; w < window.right; ++w) {
         T v[group_size];
-        load_group(x + pixel_at(p.image, s.h, s.w, h, w, s.c) + p.channel, p.count, v);
+        load_group(x + pixel_offset(p.image, s.h, s.w, h, w, s.c) + p.channel, p.count, v);
         const auto here = static_cast<Place>(window.place(s, h, w));
         for (int k = 0; k < group_size; ++k) {
           if (k >= p.count || !(first || wins(v[k], best[k], falls[k]))) continue;
@@ -46,7 +46,7 @@ struct MaxPool {
         }
         first = false;
       }
-    const std::int64_t at = pixel_at(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel;
+    const std::int64_t at = pixel_offset(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel;
     store_group(y + at, p.count, best);
     if (argmax != nullptr) store_group(argmax + at, p.count, place);
   }
@@ -68,7 +68,7 @@ struct MaxPoolBackward {
     T sum[group_size] = {};
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-        const std::int64_t at = pixel_at(p.image, s.oh, s.ow, i, j, s.c) + p.channel;
+        const std::int64_t at = pixel_offset(p.image, s.oh, s.ow, i, j, s.c) + p.channel;
         const auto here = static_cast<Place>(Window(s, i, j).place(s, p.row, p.column));
         T g[group_size];
         Place place[group_size];
@@ -77,7 +77,7 @@ struct MaxPoolBackward {
         for (int k = 0; k < group_size; ++k)
           if (k < p.count && place[k] == here) sum[k] += g[k];
       }
-    store_group(dx + pixel_at(p.image, s.h, s.w, p.row, p.column, s.c) + p.channel, p.count, sum);
+    store_group(dx + pixel_offset(p.image, s.h, s.w, p.row, p.column, s.c) + p.channel, p.count, sum);
   }
 };
 
@@ -123,12 +123,12 @@ struct Reorder {
 
 void max_pool(const Tensor& x, const PoolSizes& s, Tensor& y, Tensor* argmax, const Tensor& factor) {
   const RowGroups groups(s.c);
-  const auto* falling = factor.defined() ? data_of<float>(factor) : nullptr;
+  const auto* falling = factor.defined() ? device_data<float>(factor) : nullptr;
   visit_pooled(x.dtype(), [&]<class T>(T) {
     visit_places(argmax != nullptr ? argmax->dtype() : DType::u8, [&]<class Place>(Place) {
-      for_items(x.device(), s.n * s.oh * s.ow * groups.groups,
-                MaxPool<T, Place>{s, groups, data_of<T>(x), falling, mutable_data_of<T>(y),
-                                  argmax != nullptr ? mutable_data_of<Place>(*argmax) : nullptr});
+      launch_each(x.device(), s.n * s.oh * s.ow * groups.groups,
+                MaxPool<T, Place>{s, groups, device_data<T>(x), falling, mutable_device_data<T>(y),
+                                  argmax != nullptr ? mutable_device_data<Place>(*argmax) : nullptr});
     });
   });
 }
@@ -137,16 +137,16 @@ void max_pool_backward(const Tensor& dy, const Tensor& argmax, const PoolSizes& 
   const RowGroups groups(s.c);
   visit_float(dy.dtype(), [&]<class T>(T) {
     visit_places(argmax.dtype(), [&]<class Place>(Place) {
-      for_items(dy.device(), s.n * s.h * s.w * groups.groups,
-                MaxPoolBackward<T, Place>{s, groups, data_of<T>(dy), data_of<Place>(argmax),
-                                          mutable_data_of<T>(dx)});
+      launch_each(dy.device(), s.n * s.h * s.w * groups.groups,
+                MaxPoolBackward<T, Place>{s, groups, device_data<T>(dy), device_data<Place>(argmax),
+                                          mutable_device_data<T>(dx)});
     });
   });
 }
 
 void reorder_e4m3(const Tensor& bytes, Tensor& out) {
-  for_groups(out.device(), out.numel(),
-             Reorder{data_of<std::uint8_t>(bytes), mutable_data_of<std::uint8_t>(out)});
+  launch_groups(out.device(), out.numel(),
+             Reorder{device_data<std::uint8_t>(bytes), mutable_device_data<std::uint8_t>(out)});
 }
 
 }  // namespace fq::cuda

@@ -22,7 +22,7 @@ struct Bins {
         inverse(1.0f / own.divisor),
         most(dropped * own.divisor) {}
 
-  [[nodiscard]] bool by_inverse() const { return scalar::divides_exactly(rule.divisor); }
+  [[nodiscard]] bool uses_inverse() const { return scalar::divides_exactly(rule.divisor); }
   template <bool inverted>
   [[nodiscard]] FQ_HD int of(float v) const {
     if constexpr (inverted)
@@ -98,7 +98,7 @@ void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
   const auto room = static_cast<unsigned>(Body::counters / std::max(bins, 1));
   const int copies = std::clamp(static_cast<int>(std::bit_floor(room)), 1, Body::most_copies);
   const std::int64_t items = x.numel() / (Body::tile * tiles_a_block) + 1;
-  for_blocks(x.device(), std::min(items, blocks_a_processor * processors(x.device())),
+  launch_blocks(x.device(), std::min(items, blocks_a_processor * processors(x.device())),
              Body{static_cast<const float*>(x.raw()), x.numel(), rule, bins, copies,
                   std::min(bins, Body::counters / copies),
                   reinterpret_cast<unsigned long long*>(sums.mutable_raw())});
@@ -110,7 +110,7 @@ void count(const Tensor& x, const fq::detail::BinRule& rule, std::span<std::int6
   Tensor sums = Tensor::zeros({static_cast<std::int64_t>(counts.size())}, DType::i64, x.device());
   const auto bins = static_cast<int>(counts.size());
   const Bins own(rule, bins);
-  own.by_inverse() ? count_bins<true>(x, own, bins, sums) : count_bins<false>(x, own, bins, sums);
+  own.uses_inverse() ? count_bins<true>(x, own, bins, sums) : count_bins<false>(x, own, bins, sums);
   const auto added = sums.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += added[i];
 }

@@ -32,9 +32,9 @@ struct FindPredictions {
   const T* scores;
   std::int64_t* out;
 
-  FQ_HD Prediction<T> of_lane(std::int64_t row, int lane) const {
+  FQ_HD Prediction<T> lane_prediction(std::int64_t row, int lane) const {
     Prediction<T> found{-std::numeric_limits<T>::infinity(), shape.length};
-    for_lane(shape, lane, [&](std::int64_t first, int count) {
+    visit_lane(shape, lane, [&](std::int64_t first, int count) {
       T v[group_size];
       load_group(scores + row * shape.length + first, count, v);
       for (int j = 0; j < group_size; ++j)
@@ -47,7 +47,7 @@ struct FindPredictions {
   FQ_HD void phase(Thread t, Shared& shared) const {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
-    if (Phase == 0) shared.found[t.thread] = of_lane(p.row, p.lane);
+    if (Phase == 0) shared.found[t.thread] = lane_prediction(p.row, p.lane);
     if constexpr (Phase > 0) join_lanes<Phase - 1>(shape, p, shared.found, JoinPredictions{});
     if (Phase == join_phases && p.lane == 0) {
       const Prediction<T>& best = shared.found[p.first];
@@ -62,8 +62,8 @@ void predictions(const Tensor& scores, Tensor& out) {
   if (scores.numel() == 0) return;
   const auto shape = RowBlocks::of(scores.dim(0), scores.dim(1));
   visit_float(scores.dtype(), [&]<class T>(T) {
-    for_blocks(scores.device(), shape.blocks(),
-               FindPredictions<T>{shape, data_of<T>(scores), mutable_data_of<std::int64_t>(out)});
+    launch_blocks(scores.device(), shape.blocks(),
+               FindPredictions<T>{shape, device_data<T>(scores), mutable_device_data<std::int64_t>(out)});
   });
 }
 

@@ -105,7 +105,7 @@ struct RowMagnitudes {
     const auto join = [](std::int32_t& a, std::int32_t b) { a = larger(a, b); };
     if (Phase == 0) {
       std::int32_t most = 0;
-      for_lane(shape, p.lane, [&](std::int64_t first, int count) {
+      visit_lane(shape, p.lane, [&](std::int64_t first, int count) {
         float v[group_size];
         load_group(x + p.row * shape.length + first, count, v);
         for (float each : v) join(most, magnitude(each));
@@ -131,7 +131,7 @@ struct BlockMagnitudes {
 };
 
 /// Returns the view for at most one kept axis.
-ChannelView channels_of(const Strides& walk, std::int64_t count) {
+ChannelView channel_view(const Strides& walk, std::int64_t count) {
   ChannelView view{1, 1, count};
   for (int axis = walk.rank - 1; axis >= 0; --axis) {
     if (walk.steps[1][axis] != 0) return {walk.sizes[axis].value, view.inner, count};
@@ -145,16 +145,16 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
   const std::int64_t count = x.numel();
   const PutMagnitude put{out};
   if (view.channels == 1)
-    return reduce_all(x.device(), data_of<float>(x), count, Magnitude{}, Larger{}, std::int32_t{0}, out);
+    return reduce_all(x.device(), device_data<float>(x), count, Magnitude{}, Larger{}, std::int32_t{0}, out);
   if (view.channels * view.inner == count && view.inner <= RowMagnitudes::longest) {
     const auto shape = RowBlocks::of(view.channels, view.inner);
-    return for_blocks(x.device(), shape.blocks(), RowMagnitudes{shape, data_of<float>(x), out});
+    return launch_blocks(x.device(), shape.blocks(), RowMagnitudes{shape, device_data<float>(x), out});
   }
   if (view.inner % group_size == 0)
     return reduce_channels(x.device(), {view.channels, view.inner / group_size, count / group_size},
-                           LargestMagnitude<group_size>{data_of<float>(x), count}, put);
+                           LargestMagnitude<group_size>{device_data<float>(x), count}, put);
   reduce_channels(x.device(), {view.channels, view.inner, count},
-                  LargestMagnitude<1>{data_of<float>(x), count}, put);
+                  LargestMagnitude<1>{device_data<float>(x), count}, put);
 }
 
 struct CheckFinite {
@@ -197,9 +197,9 @@ Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
   auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
   const Strides walk = range_walk(x, shape);
   if (axes.size() <= 1 || shape.empty())
-    channel_amax(x, channels_of(walk, x.numel()), bits);
+    channel_amax(x, channel_view(walk, x.numel()), bits);
   else
-    for_groups(x.device(), x.numel(), RaiseMagnitudes{data_of<float>(x), bits, walk});
+    launch_groups(x.device(), x.numel(), RaiseMagnitudes{device_data<float>(x), bits, walk});
   return out;
 }
 
@@ -207,12 +207,12 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
   auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
   const auto map = fq::detail::BlockMap::of(x.shape(), by.block_shape(x.shape()), x.layout());
   if (map.consecutive()) return channel_amax(x, {out.numel(), map.last.length, x.numel()}, bits);
-  for_items(x.device(), out.numel(), BlockMagnitudes{data_of<float>(x), bits, map});
+  launch_each(x.device(), out.numel(), BlockMagnitudes{device_data<float>(x), bits, map});
 }
 
 fq::detail::ValueRange range(const Tensor& x) {
   Tensor found = Tensor::empty({2}, DType::f32, x.device());
-  reduce_all(x.device(), data_of<float>(x), x.numel(), EndsOf{}, JoinEnds{},
+  reduce_all(x.device(), device_data<float>(x), x.numel(), EndsOf{}, JoinEnds{},
              Ends{0, std::numeric_limits<float>::infinity()}, reinterpret_cast<Ends*>(found.mutable_raw()));
   const auto ends = found.to_vector<float>();
   return {ends[0], ends[1] + 0.0f};
@@ -220,8 +220,8 @@ fq::detail::ValueRange range(const Tensor& x) {
 
 void check_finite(const Tensor& amax, const std::string& nan, const std::string& infinity) {
   const Device device = amax.device();
-  for_groups(device, amax.numel(),
-             CheckFinite{data_of<float>(amax), alarm(device, nan), alarm(device, infinity)});
+  launch_groups(device, amax.numel(),
+             CheckFinite{device_data<float>(amax), alarm(device, nan), alarm(device, infinity)});
 }
 
 void use_ranges(const Tensor& amax, float least, float factor, Tensor& out) {
@@ -233,8 +233,8 @@ void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
 }
 
 void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
-  for_items(amax.device(), amax.numel(),
-            GrowRange{data_of<float>(batch), data_of<float>(growing), mutable_data_of<float>(amax)});
+  launch_each(amax.device(), amax.numel(),
+            GrowRange{device_data<float>(batch), device_data<float>(growing), mutable_device_data<float>(amax)});
 }
 
 }  // namespace fq::cuda

@@ -68,7 +68,7 @@ void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vecto
   for (std::int64_t first = 0; first < all; first += chunk) {
     const std::int64_t last = std::min(all, first + chunk);
     fill(first, last - first, own);
-    for_items(device, parts.rows * width,
+    launch_each(device, parts.rows * width,
               AddParts{own, static_cast<double*>(total.mutable_raw()), width, parts.per_row, first, last});
   }
   sums = total.to_vector<double>();
@@ -125,7 +125,7 @@ template <int lanes, bool magnitudes>
 void add(const fq::detail::RangeRows& rows, bool skip_zeros, std::vector<double>& sums) {
   using Sum = SumPart<lanes, magnitudes>;
   add_parts(rows, Sum::width, sums, [&](std::int64_t first, std::int64_t count, double* out) {
-    for_blocks(rows.values.device(), count, Sum{RowParts(rows), skip_zeros, first, out});
+    launch_blocks(rows.values.device(), count, Sum{RowParts(rows), skip_zeros, first, out});
   });
 }
 
@@ -239,8 +239,8 @@ void add_errors(const fq::detail::RangeRows& rows, const Tensor& amax, const std
   const Tensor largest = amax.to(device), factors = list(multiples, device);
   const auto width = factors.numel();
   add_parts(rows, width, sums, [&](std::int64_t first, std::int64_t count, double* out) {
-    for_items(device, count * width,
-              PartErrors{Errors(format), RowParts(rows), data_of<float>(largest), data_of<float>(factors),
+    launch_each(device, count * width,
+              PartErrors{Errors(format), RowParts(rows), device_data<float>(largest), device_data<float>(factors),
                          width, first, out});
   });
 }
@@ -249,8 +249,8 @@ void sweep_ranges(const fq::detail::RangeRows& rows, const std::vector<float>& r
                   const Format& format, Tensor& amax) {
   const Device device = rows.values.device();
   const Tensor candidates = list(ranges, device);
-  for_items(device, rows.count(),
-            SweepRow{Errors(format), data_of<float>(rows.values), data_of<float>(candidates), rows.length(),
+  launch_each(device, rows.count(),
+            SweepRow{Errors(format), device_data<float>(rows.values), device_data<float>(candidates), rows.length(),
                      static_cast<int>(ranges.size()), largest, static_cast<float*>(amax.mutable_raw())});
 }
 

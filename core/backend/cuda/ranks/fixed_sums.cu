@@ -47,20 +47,20 @@ struct FromFixed {
 }  // namespace
 
 void add_fixed(std::span<const Tensor> terms, int shift, Tensor& sums) {
-  AddFixed body{{}, 0, false, std::ldexp(1.0, shift), mutable_data_of<std::int64_t>(sums)};
+  AddFixed body{{}, 0, false, std::ldexp(1.0, shift), mutable_device_data<std::int64_t>(sums)};
   do {
     const auto now = terms.first(std::min(terms.size(), AddFixed::most));
     body.term_count = static_cast<int>(now.size());
-    for (std::size_t t = 0; t < now.size(); ++t) body.terms[t] = data_of<float>(now[t]);
-    for_groups(sums.device(), sums.numel(), body);
+    for (std::size_t t = 0; t < now.size(); ++t) body.terms[t] = device_data<float>(now[t]);
+    launch_groups(sums.device(), sums.numel(), body);
     body.more = true;
     terms = terms.subspan(now.size());
   } while (!terms.empty());
 }
 
 void from_fixed(const Tensor& sums, int shift, Tensor& out) {
-  for_groups(out.device(), out.numel(),
-             FromFixed{data_of<std::int64_t>(sums), std::ldexp(1.0, -shift), mutable_data_of<float>(out)});
+  launch_groups(out.device(), out.numel(),
+             FromFixed{device_data<std::int64_t>(sums), std::ldexp(1.0, -shift), mutable_device_data<float>(out)});
 }
 
 }  // namespace fq::cuda

@@ -20,7 +20,7 @@ Nccl load_nccl() {
   void* library = RTLD_DEFAULT;
   if (dlsym(library, "ncclAllReduce") == nullptr)
     library = open_first(
-        nccl_paths(file_of(reinterpret_cast<const void*>(&load_nccl)), NCCL_MAJOR, CUDART_VERSION / 1000),
+        nccl_paths(binary_path(reinterpret_cast<const void*>(&load_nccl)), NCCL_MAJOR, CUDART_VERSION / 1000),
         "sums over GPUs");
   Nccl out{};
 #define FQ_FIND(function) find_function(library, "nccl" #function, out.function)

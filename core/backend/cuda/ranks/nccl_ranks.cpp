@@ -19,7 +19,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
  public:
   NcclRanks(Device device, int rank, int size, const ncclUniqueId& id, double seconds)
       : device_(device), rank_(rank), seconds_(seconds) {
-    static_cast<void>(stream_of(device));  // makes it the current device
+    static_cast<void>(device_stream(device));  // makes it the current device
     FQ_NCCL(CommInitRank, &ranks_, size, id, rank);
     set_wait_check([this](double waited) { check_wait(waited); });
   }
@@ -27,7 +27,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
     set_wait_check({});
     if (ranks_ == nullptr) return;
     try {
-      static_cast<void>(stream_of(device_));
+      static_cast<void>(device_stream(device_));
     } catch (const Error&) {  // the device is lost, with its sums
       return;
     }
@@ -37,8 +37,8 @@ class NcclRanks final : public fq::detail::DeviceRanks {
   void sum(Tensor& values) override {
     const std::scoped_lock lock(mutex_);  // another thread may abort
     throw_if_aborted();
-    const cudaStream_t stream = stream_of(values.device());
-    void* data = mutable_data_of<std::int64_t>(values);
+    const cudaStream_t stream = device_stream(values.device());
+    void* data = mutable_device_data<std::int64_t>(values);
     FQ_NCCL(AllReduce, data, data, static_cast<std::size_t>(values.numel()), ncclInt64, ncclSum, ranks_,
             stream);
   }

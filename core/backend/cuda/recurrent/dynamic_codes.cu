@@ -33,7 +33,7 @@ struct RowGrids {
 };
 
 RowGrids row_grids(const Tensor& rows, const Tensor& grids) {
-  return {data_of<float>(grids), rows.dim(1), grids.dim(0)};
+  return {device_data<float>(grids), rows.dim(1), grids.dim(0)};
 }
 
 struct Code {
@@ -67,22 +67,22 @@ struct Sum {
 void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
   const Device device = x.device();
   reduce_channels(device, {grids.dim(0), grids.dim(0) == 1 ? 1 : x.dim(1), x.numel()},
-                  FindRowEnds{data_of<float>(x)},
-                  PutGrid{mutable_data_of<float>(grids), alarm(device, nan_text)});
-  for_items(device, x.numel(),
-            Code{row_grids(x, grids), data_of<float>(x), mutable_data_of<std::uint8_t>(codes)});
+                  FindRowEnds{device_data<float>(x)},
+                  PutGrid{mutable_device_data<float>(grids), alarm(device, nan_text)});
+  launch_each(device, x.numel(),
+            Code{row_grids(x, grids), device_data<float>(x), mutable_device_data<std::uint8_t>(codes)});
 }
 
 void dynamic_values(const Tensor& codes, const Tensor& grids, Tensor& out) {
-  for_items(codes.device(), codes.numel(),
-            Value{row_grids(codes, grids), data_of<std::uint8_t>(codes), mutable_data_of<float>(out)});
+  launch_each(codes.device(), codes.numel(),
+            Value{row_grids(codes, grids), device_data<std::uint8_t>(codes), mutable_device_data<float>(out)});
 }
 
 void dynamic_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& w_scale,
                   Tensor& out) {
-  for_items(sums.device(), sums.numel(),
-            Sum{row_grids(sums, grids), data_of<std::int32_t>(sums), data_of<std::int32_t>(weights),
-                data_of<float>(w_scale), w_scale.numel() == 1 ? 0 : 1, mutable_data_of<float>(out)});
+  launch_each(sums.device(), sums.numel(),
+            Sum{row_grids(sums, grids), device_data<std::int32_t>(sums), device_data<std::int32_t>(weights),
+                device_data<float>(w_scale), w_scale.numel() == 1 ? 0 : 1, mutable_device_data<float>(out)});
 }
 
 }  // namespace fq::cuda

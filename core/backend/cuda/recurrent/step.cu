@@ -35,13 +35,13 @@ struct GradientElement {
 
 void recurrent_step(fq::detail::RecurrentStep& step) {
   visit_float(step.state.dtype(), [&]<class T>(T) {
-    for_items(step.state.device(), step.state.numel(), StepElement<T>{step.kind, step.arrays<T>()});
+    launch_each(step.state.device(), step.state.numel(), StepElement<T>{step.kind, step.arrays<T>()});
   });
 }
 
 void recurrent_step_backward(fq::detail::RecurrentStepBackward& step) {
   visit_float(step.dy.dtype(), [&]<class T>(T) {
-    for_items(step.dy.device(), step.dy.numel(), GradientElement<T>{step.kind, step.arrays<T>()});
+    launch_each(step.dy.device(), step.dy.numel(), GradientElement<T>{step.kind, step.arrays<T>()});
   });
 }
 

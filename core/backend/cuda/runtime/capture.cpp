@@ -54,7 +54,7 @@ void refuse_capture(const char* what) {
     throw fq::detail::CannotCapture(fmt::format("[cuda] {} cannot be captured", what));
 }
 
-void without_capture(const std::function<void()>& work) {
+void run_uncaptured(const std::function<void()>& work) {
   const ScopedValue uncaptured(in_force, InForce{});
   work();
 }
@@ -99,9 +99,9 @@ struct Capture::Body {
   std::vector<Part> parts;
 
   explicit Body(Device where) : device(where), step(sizeof(std::uint64_t), where) {
-    static_cast<void>(cuda::stream_of(device));
+    static_cast<void>(cuda::device_stream(device));
     FQ_CUDA(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking));
-    capturing = {device, stream.get(), cuda::Arena::make(cuda::state_of(device))};
+    capturing = {device, stream.get(), cuda::Arena::make(cuda::device_state(device))};
   }
   ~Body() { capturing.arena->close(); }
   Body(const Body&) = delete;  // graphs refer to its memory
@@ -118,7 +118,7 @@ struct Capture::Body {
   }
   /// Captures a part. Turns a SystemError into CannotCapture: a capture keeps all its tensors, and direct
   /// calls may still fit into memory.
-  Part part_of(const std::function<void()>& work) {
+  Part capture_part(const std::function<void()>& work) {
     try {
       return captured(work);
     } catch (const SystemError& error) {
@@ -149,7 +149,7 @@ Capture::Capture(Device device) {
 }
 Capture::~Capture() = default;
 
-void Capture::add(const std::function<void()>& work) { body_->parts.push_back(body_->part_of(work)); }
+void Capture::add(const std::function<void()>& work) { body_->parts.push_back(body_->capture_part(work)); }
 
 void Capture::launch(std::size_t index) {
   Body& own = *body_;
@@ -160,7 +160,7 @@ void Capture::launch(std::size_t index) {
   if (part.reads_step)
     cuda::copy_bytes(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
   cuda::count_graph();
-  FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::stream_of(own.device)));
+  FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::device_stream(own.device)));
 }
 
 }  // namespace detail

@@ -26,7 +26,7 @@ void refuse_capture(const char* what);
 
 /// Runs `work` outside of this thread's capture. Its kernels run at once, and its memory outlives the
 /// capture. Intended for workspaces and device tests.
-void without_capture(const std::function<void()>& work);
+void run_uncaptured(const std::function<void()>& work);
 
 /// Returns a device copy of host bytes for kernels, for example a list of addresses. Launches of a capture
 /// use the bytes of this moment.

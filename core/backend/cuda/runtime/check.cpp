@@ -8,7 +8,7 @@ namespace fq::cuda {
 namespace {
 
 /// Returns the path below the root of the sources.
-std::string_view name_in(std::string_view path) {
+std::string_view source_path(std::string_view path) {
   for (const std::string_view folder : {"/core/", "/calib/", "/bench/"})
     if (const auto at = path.rfind(folder); at != std::string_view::npos) return path.substr(at + 1);
   return path;
@@ -67,7 +67,7 @@ void check(cudaError_t code, const char* call, std::source_location place) {
   if (code == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
   auto message = fmt::format("[cuda] {} failed: {} ({}) at {}:{}", call, cudaGetErrorName(code),
-                             cudaGetErrorString(code), name_in(place.file_name()), place.line());
+                             cudaGetErrorString(code), source_path(place.file_name()), place.line());
   if (const auto what = advice(code); !what.empty()) message += "; " + what;
   if (code == cudaErrorMemoryAllocation) throw SystemError(message);
   if (ends_capture(code)) throw fq::detail::CannotCapture(message);

@@ -87,7 +87,7 @@ void DeviceState::synchronize() {
   raise(reported);
 }
 
-void DeviceState::copy_in(void* to, const void* from, std::size_t bytes) {
+void DeviceState::copy_staged(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t most = 256;  // copies in flight
   const std::scoped_lock lock(staged_mutex_);
   if (staged_.size() >= most) {
@@ -141,7 +141,7 @@ void DeviceState::trim() noexcept {
   for (const auto& pool : {pool_.get(), upload_pool_.get()}) static_cast<void>(cudaMemPoolTrimTo(pool, 0));
 }
 
-DeviceState& state_of(Device device) {
+DeviceState& device_state(Device device) {
   static std::mutex mutex;
   static auto* states = new std::array<std::unique_ptr<DeviceState>, max_devices>;
   const std::scoped_lock lock(mutex);

@@ -34,7 +34,7 @@ class DeviceState {
 
   /// Copies a few host bytes in the stream. The bytes are read before the function returns. Uses page-locked
   /// memory: with pageable memory, CUDA would wait for all work of the stream.
-  void copy_in(void* to, const void* from, std::size_t bytes);
+  void copy_staged(void* to, const void* from, std::size_t bytes);
 
   /// Allocates from a separate pool, in stream order. Memory of other users of the device is not affected.
   [[nodiscard]] void* take(std::size_t bytes) { return take(bytes, pool_.get(), stream_.get()); }
@@ -73,6 +73,6 @@ class DeviceState {
 /// Returns the state of a device. It is created on first use and kept until the process ends, because tensors
 /// with static lifetime may outlive other static objects. Throws BackendError for a device that does not
 /// exist.
-[[nodiscard]] DeviceState& state_of(Device device);
+[[nodiscard]] DeviceState& device_state(Device device);
 
 }  // namespace fq::cuda

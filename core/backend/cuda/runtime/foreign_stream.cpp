@@ -23,14 +23,14 @@ void wait_for_stream(Device device, ForeignStream stream) {
   if (!device.is_cuda()) return;
   was_foreign_stream = true;
   const KeptDevice kept;
-  const cudaStream_t own = cuda::stream_of(device);
+  const cudaStream_t own = cuda::device_stream(device);
   put_in_order(reinterpret_cast<cudaStream_t>(stream), own);
 }
 
 void let_stream_wait(Device device, ForeignStream stream) {
   if (!device.is_cuda()) return;
   const KeptDevice kept;
-  const cudaStream_t own = cuda::stream_of(device);
+  const cudaStream_t own = cuda::device_stream(device);
   put_in_order(own, reinterpret_cast<cudaStream_t>(stream));
 }
 

@@ -51,7 +51,7 @@ std::string why_unusable() {
 }
 
 std::string describe_device(Device device) {
-  static_cast<void>(state_of(device));
+  static_cast<void>(device_state(device));
   cudaDeviceProp properties{};
   FQ_CUDA(cudaGetDeviceProperties(&properties, device.index));
   return fmt::format("{}, {} GB, compute {}.{}", properties.name,
@@ -59,36 +59,36 @@ std::string describe_device(Device device) {
                      properties.minor);
 }
 
-cudaStream_t stream_of(Device device) {
+cudaStream_t device_stream(Device device) {
   if (const Capturing* own = capturing(device)) return own->stream;
-  DeviceState& state = state_of(device);
+  DeviceState& state = device_state(device);
   FQ_CUDA(cudaSetDevice(device.index));
   return state.stream();
 }
 
-int processors(Device device) { return state_of(device).processors(); }
+int processors(Device device) { return device_state(device).processors(); }
 Alarm alarm(Device device, const std::string& text, AlarmKind kind) {
-  return state_of(device).alarm(text, kind);
+  return device_state(device).alarm(text, kind);
 }
 
 void* allocate(std::size_t bytes, Device device) {
   if (const Capturing* own = capturing(device)) return own->arena->take(bytes);
   if (const cudaStream_t stream = upload_stream(device))
-    return state_of(device).take_for_upload(bytes, stream);
-  return state_of(device).take(bytes);
+    return device_state(device).take_for_upload(bytes, stream);
+  return device_state(device).take(bytes);
 }
 
 void deallocate(void* pointer, std::size_t bytes, Device device) noexcept {
   if (pointer == nullptr || Arena::give_back(pointer)) return;
   try {
-    state_of(device).give(pointer, bytes);
+    device_state(device).give(pointer, bytes);
   } catch (const Error&) {  // the device is lost, with its memory
   }
 }
 
 MemoryStats memory_stats(Device device) noexcept {
   try {
-    return state_of(device).stats();
+    return device_state(device).stats();
   } catch (const Error&) {
     return {};
   }
@@ -96,7 +96,7 @@ MemoryStats memory_stats(Device device) noexcept {
 
 void reset_peak_memory(Device device) noexcept {
   try {
-    state_of(device).reset_peak();
+    device_state(device).reset_peak();
   } catch (const Error&) {
   }
 }
@@ -104,28 +104,28 @@ void reset_peak_memory(Device device) noexcept {
 void release_cached_memory() noexcept {
   for (int i = 0; i < device_count(); ++i) {
     try {
-      state_of(Device::cuda(i)).trim();
+      device_state(Device::cuda(i)).trim();
     } catch (const Error&) {
     }
   }
 }
 
 void fill_bytes(void* pointer, int value, std::size_t bytes, Device device) {
-  FQ_CUDA(cudaMemsetAsync(pointer, value, bytes, stream_of(device)));
+  FQ_CUDA(cudaMemsetAsync(pointer, value, bytes, device_stream(device)));
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (to_device.is_cpu()) {
     // A capture only records the copy, while the caller needs the values now.
     refuse_capture("a copy to the host");
-    FQ_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(from_device)));
-    return wait_for(from_device);
+    FQ_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, device_stream(from_device)));
+    return synchronize_device(from_device);
   }
   if (from_device != to_device) refuse_capture("a copy from elsewhere");
   // Small copies are staged in page-locked memory, and need no wait.
   constexpr std::size_t few = std::size_t{1} << 16;
-  const cudaStream_t stream = stream_of(to_device);
-  if (from_device.is_cpu() && bytes <= few) return state_of(to_device).copy_in(to, from, bytes);
+  const cudaStream_t stream = device_stream(to_device);
+  if (from_device.is_cpu() && bytes <= few) return device_state(to_device).copy_staged(to, from, bytes);
   if (from_device.is_cpu() || from_device == to_device) {
     if (from_device.is_cpu()) count_wait();  // pageable memory: waits for all work of the stream
     const auto kind = from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
@@ -133,16 +133,16 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     return;
   }
   // Peer copies are ordered by neither stream alone: waits for both devices.
-  wait_for(from_device);
+  synchronize_device(from_device);
   FQ_CUDA(cudaSetDevice(to_device.index));
   FQ_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, stream));
   wait(stream);
 }
 
-void wait_for(Device device) {
+void synchronize_device(Device device) {
   refuse_capture("a wait");
-  static_cast<void>(stream_of(device));
-  state_of(device).synchronize();
+  static_cast<void>(device_stream(device));
+  device_state(device).synchronize();
 }
 
 Trial try_device(Device device) {

@@ -21,7 +21,7 @@ using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 
 /// Makes `device` current on the calling thread and returns the stream of all its work. Throws BackendError
 /// for a device that does not exist.
-cudaStream_t stream_of(Device device);
+cudaStream_t device_stream(Device device);
 /// Returns the stream that orders this thread's allocations during an upload to the device, else null.
 [[nodiscard]] cudaStream_t upload_stream(Device device) noexcept;
 /// Waits for all work of a stream, or for an event. Rethrows an exception of a WaitCheck.

@@ -33,7 +33,7 @@ cudaStream_t upload_stream(Device device) noexcept {
 
 Tensor upload(const Tensor& host, Device device) {
   refuse_capture("a copy from the host");
-  static_cast<void>(stream_of(device));  // makes it the current device
+  static_cast<void>(device_stream(device));  // makes it the current device
   Uploader& own = uploaders[device.index];
   // Memory from the device's stream would be available only after the earlier work is done.
   const Tensor out = [&] {
@@ -66,8 +66,8 @@ struct Readback::Body {
 
 Readback::Readback(const void* from, std::size_t bytes, Device device) {
   refuse_capture("a copy to the host");
-  const cudaStream_t stream = stream_of(device);
-  body_ = std::make_unique<Body>(Body{state_of(device), bytes, Pinned(bytes + 2 * sizeof(int))});
+  const cudaStream_t stream = device_stream(device);
+  body_ = std::make_unique<Body>(Body{device_state(device), bytes, Pinned(bytes + 2 * sizeof(int))});
   FQ_CUDA(cudaMemcpyAsync(body_->memory.data(), from, bytes, cudaMemcpyDeviceToHost, stream));
   body_->state.read_alarm(body_->reported());
   FQ_CUDA(cudaEventRecord(body_->done.get(), stream));

@@ -22,7 +22,7 @@ class Readback {
   Readback(Readback&&) noexcept;
   Readback& operator=(Readback&&) noexcept;
 
-  /// Waits for the copy. Throws errors reported before the copy began, as `wait_for`.
+  /// Waits for the copy. Throws errors reported before the copy began, as `synchronize_device`.
   void get(void* to);
 
  private:

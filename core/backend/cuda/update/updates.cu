@@ -44,7 +44,7 @@ struct ArrayList {
 /// Calls launch(list, parts) for lists that together hold all arrays in order, cut into parts of `size`
 /// elements.
 template <class Array, class Launch>
-void for_lists(std::span<const Array> arrays, std::int64_t size, const Launch& launch) {
+void launch_lists(std::span<const Array> arrays, std::int64_t size, const Launch& launch) {
   ArrayList<Array> list;
   std::int64_t parts = 0;
   for (const auto& array : arrays) {
@@ -75,10 +75,10 @@ struct UpdateGroups {
 };
 
 template <class Array, class Update>
-void for_groups_of(std::span<const Array> arrays, Device device, const Update& update) {
+void launch_updates(std::span<const Array> arrays, Device device, const Update& update) {
   static_assert(sizeof(UpdateGroups<Array, Update>) <= 4000, "a launch takes 4 KB of parameters");
-  for_lists(arrays, group_size, [&](const ArrayList<Array>& list, std::int64_t groups) {
-    for_items(device, groups, UpdateGroups<Array, Update>{list, update});
+  launch_lists(arrays, group_size, [&](const ArrayList<Array>& list, std::int64_t groups) {
+    launch_each(device, groups, UpdateGroups<Array, Update>{list, update});
   });
 }
 
@@ -166,7 +166,7 @@ struct NormArray {
   FQ_HD void load(std::int64_t at, double (&v)[group_size]) const {
     const int count = n - at < group_size ? static_cast<int>(n - at) : group_size;
     if (wide) return load_group(static_cast<const double*>(values) + at, count, v);
-    load_as(static_cast<const float*>(values) + at, count, v);
+    load_converted(static_cast<const float*>(values) + at, count, v);
   }
 };
 
@@ -191,22 +191,22 @@ struct AddSquares {
 
 template <class T>
 void sgd(std::span<const SgdArrays<T>> arrays, const SgdFactors<T>& factors, Device device) {
-  for_groups_of(arrays, device, SgdUpdate<T>{factors});
+  launch_updates(arrays, device, SgdUpdate<T>{factors});
 }
 template <class T>
 void adam(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors, Device device) {
-  for_groups_of(arrays, device, AdamUpdate<T>{factors});
+  launch_updates(arrays, device, AdamUpdate<T>{factors});
 }
 template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device device) {
-  for_groups_of(arrays, device, MoveTowards<T>{rate});
+  launch_updates(arrays, device, MoveTowards<T>{rate});
 }
 template <class T>
 void rule(const fq::detail::AnyRuleList<T>& arrays, Device device) {
-  std::visit([&](const auto& list) { for_groups_of(list, device, UpdateByRule{}); }, arrays);
+  std::visit([&](const auto& list) { launch_updates(list, device, UpdateByRule{}); }, arrays);
 }
 void swap_contents(std::span<const SwapArrays> arrays, Device device) {
-  for_groups_of(arrays, device, Swap{});
+  launch_updates(arrays, device, Swap{});
 }
 
 template void sgd(std::span<const SgdArrays<float>>, const SgdFactors<float>&, Device);
@@ -232,7 +232,7 @@ double sum_of_squares(std::span<const Tensor> tensors, Device device) {
   reduce_indices(
       device, groups,
       SquaresOfGroup{reinterpret_cast<const NormArray*>(table.data()), static_cast<int>(arrays.size())},
-      AddSquares{}, 0.0, mutable_data_of<double>(total));
+      AddSquares{}, 0.0, mutable_device_data<double>(total));
   return total.item();
 }
 

@@ -25,8 +25,8 @@ template <class Body>
 void launch_items(Device device, std::int64_t blocks, const Body& body, std::int64_t items) {
   static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
   count_launch();
-  FQ_CUDA(simulated::launch(stream_of(device), [=](simulated::Order order) {
-    simulated::in_order(order, blocks * block_threads, [&](std::int64_t t) {
+  FQ_CUDA(simulated::launch(device_stream(device), [=](simulated::Order order) {
+    simulated::run_ordered(order, blocks * block_threads, [&](std::int64_t t) {
       run_items(body, items, {t / block_threads, blocks, static_cast<int>(t % block_threads)});
     });
   }));
@@ -35,7 +35,7 @@ void launch_items(Device device, std::int64_t blocks, const Body& body, std::int
 template <class Body, int Phase>
 void run_phase(const Body& body, simulated::Order order, std::int64_t block, std::int64_t blocks,
                typename Body::Shared& shared) {
-  simulated::in_order(order, block_threads, [&](std::int64_t t) {
+  simulated::run_ordered(order, block_threads, [&](std::int64_t t) {
     body.template phase<Phase>(Thread{block, blocks, static_cast<int>(t)}, shared);
   });
 }
@@ -45,8 +45,8 @@ void launch_phases(Device device, std::int64_t blocks, const Body& body,
                    std::integer_sequence<int, Phase...>) {
   static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
   count_launch();
-  FQ_CUDA(simulated::launch(stream_of(device), [=](simulated::Order order) {
-    simulated::in_order(order, blocks, [&](std::int64_t b) {
+  FQ_CUDA(simulated::launch(device_stream(device), [=](simulated::Order order) {
+    simulated::run_ordered(order, blocks, [&](std::int64_t b) {
       typename Body::Shared shared;
       std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
       (run_phase<Body, Phase>(body, order, b, blocks, shared), ...);
@@ -57,7 +57,7 @@ void launch_phases(Device device, std::int64_t blocks, const Body& body,
 template <class Body, int Phase>
 void run_keeping(const Body& body, simulated::Order order, std::int64_t block, std::int64_t blocks,
                  typename Body::Shared& shared, std::vector<typename Body::Kept>& kept) {
-  simulated::in_order(order, block_threads, [&](std::int64_t t) {
+  simulated::run_ordered(order, block_threads, [&](std::int64_t t) {
     body.template phase<Phase>(Thread{block, blocks, static_cast<int>(t)}, shared, kept[t]);
   });
 }
@@ -67,8 +67,8 @@ void launch_keeping(Device device, std::int64_t blocks, const Body& body,
                     std::integer_sequence<int, Phase...>) {
   static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
   count_launch();
-  FQ_CUDA(simulated::launch(stream_of(device), [=](simulated::Order order) {
-    simulated::in_order(order, blocks, [&](std::int64_t b) {
+  FQ_CUDA(simulated::launch(device_stream(device), [=](simulated::Order order) {
+    simulated::run_ordered(order, blocks, [&](std::int64_t b) {
       typename Body::Shared shared;
       std::memset(&shared, 0xff, sizeof shared);
       std::vector<typename Body::Kept> kept(block_threads);

@@ -23,9 +23,9 @@ namespace loops {
 
 /// work(policy) in the stream.
 template <class Work>
-void in_stream(Device device, Work work) {
+void enqueue_work(Device device, Work work) {
   count_launch();
-  FQ_CUDA(simulated::launch(stream_of(device), [work](simulated::Order) {
+  FQ_CUDA(simulated::launch(device_stream(device), [work](simulated::Order) {
     static const bool several = std::getenv("FAKEQUANT_SIMULATED_FENCES") != nullptr;
     several ? work(thrust::omp::par) : work(thrust::cpp::par);
   }));
@@ -35,7 +35,7 @@ void in_stream(Device device, Work work) {
 
 template <class Items, class Term, class Join, class Sum, class Out>
 void reduce_all(Device device, Items items, std::int64_t count, Term term, Join join, Sum zero, Out out) {
-  loops::in_stream(device, [=](const auto& policy) {
+  loops::enqueue_work(device, [=](const auto& policy) {
     Out place = out;
     *place = thrust::transform_reduce(policy, items, items + count, term, zero, join);
   });

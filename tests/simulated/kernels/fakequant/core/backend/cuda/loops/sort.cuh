@@ -11,7 +11,7 @@
 namespace fq::cuda {
 
 inline void sort_pairs(Device device, const KeyedPairs& pairs, std::int64_t count, int bits) {
-  loops::in_stream(device, [=](const auto& policy) {
+  loops::enqueue_work(device, [=](const auto& policy) {
     const std::uint32_t counted = bits >= 32 ? ~0u : (1u << bits) - 1;
     thrust::copy_n(policy, pairs.keys, count, pairs.sorted_keys);
     thrust::copy_n(policy, pairs.values, count, pairs.sorted_values);
