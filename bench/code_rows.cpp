@@ -24,7 +24,7 @@ Row codes_row(std::string_view what, const Format& format, const Granularity& gr
     const Shape scales = granularity.is_per_tensor() ? Shape{} : granularity.scale_shape(x->shape());
     const Tensor amax = Tensor::full(scales, 2.7);
     const auto grid = std::make_shared<Grid>(
-        scale_bits ? Grid::with_scale_bits(format, granularity, amax, *scale_bits, 2.7f)
+        scale_bits ? Grid::block_scaled(format, granularity, amax, *scale_bits, 2.7f)
                    : Grid::from_amax(format, granularity, amax));
     Work work;
     work.ours.run = [x, grid] { static_cast<void>(quantize(*x, *grid)); };

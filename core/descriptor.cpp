@@ -241,7 +241,7 @@ std::ostream& operator<<(std::ostream& out, const QuantDescriptor& descriptor) {
 
 namespace {
 
-Tensor without_negative_zero(const Tensor& values) {
+Tensor clear_negative_zero(const Tensor& values) {
   Tensor out = values.to(Device::cpu()).to(Layout::row_major).to(DType::f32).clone();
   auto* v = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i) v[i] += 0.0f;
@@ -259,16 +259,16 @@ std::string to_string(const NumBits& bits) {
                            : fmt::format("({}, {})", bits.exponent(), bits.mantissa());
 }
 
-Amax::Amax(double value) : value_(without_negative_zero(Tensor::scalar(value, DType::f64))) {}
-Amax::Amax(std::initializer_list<double> values) : value_(without_negative_zero(list(values))) {}
+Amax::Amax(double value) : value_(clear_negative_zero(Tensor::scalar(value, DType::f64))) {}
+Amax::Amax(std::initializer_list<double> values) : value_(clear_negative_zero(list(values))) {}
 Amax::Amax(const std::vector<float>& values)
-    : value_(without_negative_zero(Tensor::from(values, {static_cast<std::int64_t>(values.size())}))) {}
+    : value_(clear_negative_zero(Tensor::from(values, {static_cast<std::int64_t>(values.size())}))) {}
 Amax::Amax(const Tensor& values) {
   FQ_CHECK(
       !values.defined() || !values.device().is_meta(), "amax",
       "amax is computed from an input that has no values, in '{}': where a model is traced, give a constant",
       module_path());
-  if (values.defined()) value_ = without_negative_zero(values);
+  if (values.defined()) value_ = clear_negative_zero(values);
 }
 
 std::span<const float> Amax::values() const {

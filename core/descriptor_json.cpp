@@ -13,21 +13,21 @@ namespace {
 using nlohmann::json;
 constexpr const char* kDescriptorJson = "quant_descriptor";
 
-json json_of(const NumBits& bits) {
+json field_json(const NumBits& bits) {
   return bits.is_integer() ? json(bits.bits()) : json::array({bits.exponent(), bits.mantissa()});
 }
 
-json json_of(const std::map<int, std::int64_t>& lengths) {
+json field_json(const std::map<int, std::int64_t>& lengths) {
   json out = json::object();
   for (const auto& [axis, length] : lengths) out[std::to_string(axis)] = length;
   return out;
 }
 
-json json_of(const BlockSizes& blocks) {
-  json out = json_of(blocks.lengths);
+json field_json(const BlockSizes& blocks) {
+  json out = field_json(blocks.lengths);
   if (blocks.type == BlockType::dynamic) out["type"] = "dynamic";
-  if (blocks.scale_bits) out["scale_bits"] = json_of(*blocks.scale_bits);
-  if (!blocks.scale_block_sizes.empty()) out["scale_block_sizes"] = json_of(blocks.scale_block_sizes);
+  if (blocks.scale_bits) out["scale_bits"] = field_json(*blocks.scale_bits);
+  if (!blocks.scale_block_sizes.empty()) out["scale_block_sizes"] = field_json(blocks.scale_block_sizes);
   return out;
 }
 
@@ -39,18 +39,18 @@ json nested(const float*& next, const Shape& shape, std::size_t axis) {
   return out;
 }
 
-json json_of(const Amax& amax) {
+json field_json(const Amax& amax) {
   const float* next = amax.values().data();
   return nested(next, amax.shape(), 0);
 }
 
-json json_of(const Axes& axes) {
+json field_json(const Axes& axes) {
   return axes.values().size() == 1 ? json(axes.values()[0]) : json(axes.values());
 }
 
-json json_of(const std::optional<double>& number) { return *number; }
-json json_of(const std::string& text) { return text; }
-json json_of(bool yes) { return yes; }
+json field_json(const std::optional<double>& number) { return *number; }
+json field_json(const std::string& text) { return text; }
+json field_json(bool yes) { return yes; }
 
 [[noreturn]] void wrong_type(std::string_view key, const json& value, std::string_view allowed) {
   throw ArgumentError(fmt::format("[{}] {} is {}: give {}", kDescriptorJson, key, value.dump(), allowed));
@@ -162,7 +162,7 @@ void read_field(std::string_view, const json& value, Amax& out) {
 }
 
 void unknown_field(const std::string& key, std::vector<std::string> more) {
-  for_each_descriptor_field([&](const char* name, const auto&) { more.emplace_back(name); },
+  visit_descriptor_fields([&](const char* name, const auto&) { more.emplace_back(name); },
                             QuantDescriptorOptions{});
   throw ArgumentError(fmt::format("[{}] '{}' is not a field of a descriptor{}", kDescriptorJson, key,
                                   did_you_mean(key, more)));
@@ -189,9 +189,9 @@ void read_nullable(std::string_view name, const json& value, std::string& out) {
 
 json QuantDescriptor::dict() const {
   json out = json::object();
-  detail::for_each_descriptor_field(
+  detail::visit_descriptor_fields(
       [&](const char* name, const auto& value, const auto& fallback) {
-        if (!(value == fallback)) out[name] = json_of(value);
+        if (!(value == fallback)) out[name] = field_json(value);
       },
       options_, QuantDescriptorOptions{});
   return out;
@@ -202,7 +202,7 @@ QuantDescriptor QuantDescriptor::from_dict(const json& dict) {
   QuantDescriptorOptions options;
   for (const auto& [key, value] : dict.items()) {
     bool known = false;
-    detail::for_each_descriptor_field(
+    detail::visit_descriptor_fields(
         [&, &key = key, &value = value](std::string_view name, auto& field) {
           if (name != key) return;
           read_nullable(name, value, field);

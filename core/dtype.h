@@ -4,7 +4,7 @@
 ///
 ///     const std::int64_t bytes = byte_size(DType::i4, 5);  // 3: two codes a byte
 ///     const DType type = dtype_from_name("f8_e4m3");
-///     static_assert(dtype_of<float> == DType::f32);
+///     static_assert(cpp_dtype<float> == DType::f32);
 ///
 /// Types of fewer than 8 bits are packed, low bits first: two codes per byte for i4, u4 and f4_e2m1, four
 /// for i2 and u2, eight for u1 (masks). Floats of 8 and 4 bits and integers below 8 bits are for storage
@@ -21,7 +21,7 @@ namespace fq {
 
 /// Element types. Parameters and activations are f32, or f64 if exactness matters more than time. f16 and
 /// bf16 are for storage and for the functions of reference/ that compute in them. `name` returns the name of
-/// a type, `dtype_of` the type of a C++ type.
+/// a type, `cpp_dtype` the type of a C++ type.
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -60,7 +60,7 @@ enum class DType : std::uint8_t {
 
 namespace detail {
 template <class T>
-consteval DType dtype_of() {
+consteval DType cpp_dtype() {
   if constexpr (std::is_same_v<T, float>)
     return DType::f32;
   else if constexpr (std::is_same_v<T, double>)
@@ -84,9 +84,9 @@ consteval DType dtype_of() {
 }
 }  // namespace detail
 
-/// The DType of a C++ element type (float, double, float16, bfloat16 and integers): `dtype_of<float> ==
+/// The DType of a C++ element type (float, double, float16, bfloat16 and integers): `cpp_dtype<float> ==
 /// DType::f32`.
 template <class T>
-inline constexpr DType dtype_of = detail::dtype_of<std::remove_const_t<T>>();
+inline constexpr DType cpp_dtype = detail::cpp_dtype<std::remove_const_t<T>>();
 
 }  // namespace fq

@@ -32,7 +32,7 @@ void ProfileStep::count() {
 }
 
 void ProfileScope::begin(std::string_view kind, std::string_view direction) {
-  if (profiler_->in_step())
+  if (profiler_->has_open_step())
     profiler_->begin(kind, direction);
   else
     profiler_ = nullptr;
@@ -42,12 +42,12 @@ std::int64_t Profiler::at(Clock::time_point time) const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time - start_).count();
 }
 
-void Profiler::beside(std::string_view kind, Clock::time_point begin, Clock::time_point end) {
+void Profiler::add_concurrent(std::string_view kind, Clock::time_point begin, Clock::time_point end) {
   if (tracing_) events_.push_back({row(kind, {}), at(begin), at(end), 2});
 }
 
 void Profiler::begin_step() {
-  if (!in_step()) {
+  if (!has_open_step()) {
     tracing_ = tracing_ && events_.size() < traced_scopes_;
     if (steps_ == 1 && left_out_ == 0) {
       // Drops the first step, which creates kernels and caches, once there is a second one.
@@ -83,7 +83,7 @@ void Profiler::end() {
   // Inner scopes have counted their own time.
   rows_[frame.row].nanoseconds += duration - frame.inner;
   ++rows_[frame.row].calls;
-  if (in_step()) frames_.back().inner += duration;
+  if (has_open_step()) frames_.back().inner += duration;
   if (tracing_) events_.push_back({frame.row, frame.begin, end});
 }
 

@@ -67,7 +67,7 @@ class Profiler {
   using Clock = std::chrono::steady_clock;
   /// Adds concurrent work of another thread as an event in a separate row of the trace. The means do not
   /// include it.
-  void beside(std::string_view kind, Clock::time_point begin, Clock::time_point end);
+  void add_concurrent(std::string_view kind, Clock::time_point begin, Clock::time_point end);
 
  private:
   friend class ProfileScope;
@@ -87,7 +87,7 @@ class Profiler {
     int thread = 1;
   };
 
-  [[nodiscard]] bool in_step() const noexcept { return !frames_.empty(); }
+  [[nodiscard]] bool has_open_step() const noexcept { return !frames_.empty(); }
   void begin_step();
   void count_step();
   void begin(std::string_view kind, std::string_view direction);
@@ -121,7 +121,7 @@ class ProfilerScope : public ScopedValue<Profiler*> {
 /// Marks the lifetime of this object as work of a training step. Scopes outside of a step are not counted.
 ///
 ///     ProfileStep work;
-///     train_on(batch);
+///     train_batch(batch);
 ///     optimizer.step();
 ///     work.count();
 class ProfileStep {

@@ -44,7 +44,7 @@ Grid Grid::from_amax(Format format, Granularity granularity, Tensor amax, std::s
   return grid;
 }
 
-Grid Grid::with_scale_bits(Format format, Granularity granularity, Tensor amax, NumBits scale_bits,
+Grid Grid::block_scaled(Format format, Granularity granularity, Tensor amax, NumBits scale_bits,
                            float global, std::string name) {
   check_given(amax, name);
   const bool e4m3 = scale_bits == NumBits(4, 3);
@@ -79,7 +79,7 @@ Tensor code_values(const QuantizedTensor& x) {
   check_defined(x, "code_values");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
   // Only checks that the grid fits the shape.
-  static_cast<void>(detail::in_blocks(x.grid, x.shape(), "code_values"));
+  static_cast<void>(detail::needs_block_kernels(x.grid, x.shape(), "code_values"));
   detail::run(out.device(), &Kernels::decode, x, out);
   return out;
 }
@@ -88,7 +88,7 @@ Tensor dequantize(const QuantizedTensor& x) {
   const ProfileScope profile("epilogue");
   check_defined(x, "dequantize");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
-  if (!detail::in_blocks(x.grid, x.shape(), "dequantize"))
+  if (!detail::needs_block_kernels(x.grid, x.shape(), "dequantize"))
     static_cast<void>(detail::channel_axis(x.grid, x.shape(), "dequantize"));
   detail::check_device(x.grid, x.codes, "dequantize");
   detail::run(out.device(), &Kernels::dequantize, x, out);
@@ -106,7 +106,7 @@ struct Quantizing {
     FQ_CHECK(input.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
     FQ_CHECK(grid.scale.defined() && (grid.amax.defined() || !with_mask), "quantize",
              "the grid of {} is undefined", detail::quantizer_label(grid.name));
-    const bool blocks = detail::in_blocks(grid, input.shape(), "quantize");
+    const bool blocks = detail::needs_block_kernels(grid, input.shape(), "quantize");
     if (!blocks) static_cast<void>(detail::channel_axis(grid, input.shape(), "quantize"));
     detail::check_device(grid, input, "quantize");
     x = input.to(DType::f32);

@@ -22,7 +22,7 @@
 namespace fq {
 
 /// Quantization parameters of one tensor for kernels: format, ranges and scales. The value of a code q is q
-/// * scale. `from_amax` and `with_scale_bits` create grids whose scales fit their ranges. `amax` and `scale`
+/// * scale. `from_amax` and `block_scaled` create grids whose scales fit their ranges. `amax` and `scale`
 /// must be on the device of the quantized values.
 struct Grid {
   Format format;
@@ -65,7 +65,7 @@ struct Grid {
   ///
   /// The amax of the result is fl(scale * bound) if this exceeds the given amax. Throws ArgumentError for
   /// other scale bits, and as `from_amax`.
-  [[nodiscard]] static Grid with_scale_bits(Format format, Granularity granularity, Tensor amax,
+  [[nodiscard]] static Grid block_scaled(Format format, Granularity granularity, Tensor amax,
                                             NumBits scale_bits, float global, std::string name = {});
 
   /// Returns the grid with amax and scale on `device`, which must be the device of the quantized values.

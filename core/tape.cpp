@@ -28,7 +28,7 @@ Variable record(std::string_view op, Value value, std::vector<Variable> inputs, 
   node->value = std::move(value);
   node->leaf = false;
   Variable out = Variable::from_node(node);
-  if (Recorder* trace = recorder()) trace->on_op(op, inputs, out, std::move(attributes));
+  if (Recorder* trace = recorder()) trace->record_op(op, inputs, out, std::move(attributes));
   if (!needs_grad(inputs)) return out;
   node->gradient = std::make_shared<Gradient>();
   Gradient& gradient = *node->gradient;
@@ -42,14 +42,14 @@ Variable record(std::string_view op, Value value, std::vector<Variable> inputs, 
   return out;
 }
 
-Tensor gradient_like(const Tensor& dy) {
+Tensor gradient_buffer(const Tensor& dy) {
   if (dy.storage().use_count() == 1) return dy;
   return Tensor::empty(dy.shape(), dy.dtype(), dy.device(), dy.layout());
 }
 
 Tensor masked_gradient(const Tensor& dy, const Tensor& mask) {
   if (!mask.defined() || dy.layout() != mask.layout()) return apply_mask(dy, mask);
-  Tensor out = gradient_like(dy);
+  Tensor out = gradient_buffer(dy);
   run(out.device(), &Kernels::apply_mask, dy, mask, out);
   return out;
 }
@@ -61,7 +61,7 @@ const Tensor& Saved::get() const {
   return tensor_;
 }
 
-Variable made_again_by(Variable y, Again again) {
+Variable with_recompute(Variable y, Again again) {
   if (y.requires_grad() && !y.device().is_cuda()) y.node()->again = std::move(again);
   return y;
 }
@@ -70,9 +70,9 @@ Variable made_of_codes(Variable y) {
   return y;
 }
 bool is_of_codes(const Variable& x) noexcept { return x.node()->of_codes; }
-Again again_of(const Variable& x) { return x.requires_grad() ? x.node()->again : Again(); }
+Again recompute_function(const Variable& x) { return x.requires_grad() ? x.node()->again : Again(); }
 
-SavedFloats::SavedFloats(const Variable& x) : again_(again_of(x)) {
+SavedFloats::SavedFloats(const Variable& x) : again_(recompute_function(x)) {
   if (!again_) tensor_ = Saved(std::get<Tensor>(x.value()));
 }
 Tensor SavedFloats::get() const { return again_ ? std::get<Tensor>(again_()) : tensor_.get(); }

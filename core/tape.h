@@ -91,9 +91,9 @@ struct Node {
 
 /// Returns y with `again`, which recomputes it. Readers that need y in backward then keep `again` instead
 /// (SavedFloats). Has no effect for values without a gradient, and on a GPU.
-[[nodiscard]] Variable made_again_by(Variable y, Again again);
+[[nodiscard]] Variable with_recompute(Variable y, Again again);
 /// Returns the function that recomputes `x`; empty if there is none.
-[[nodiscard]] Again again_of(const Variable& x);
+[[nodiscard]] Again recompute_function(const Variable& x);
 
 /// Returns y, marked as a product of codes or as derived from one alone.
 [[nodiscard]] Variable made_of_codes(Variable y);
@@ -102,8 +102,8 @@ struct Node {
 
 /// Returns a tensor for a gradient of the shape and type of dy: dy itself if the backward pass is its only
 /// holder, else a new tensor. The contents are unspecified.
-[[nodiscard]] Tensor gradient_like(const Tensor& dy);
-/// Returns dy where the mask is set and +0 elsewhere, in the tensor of `gradient_like`; dy itself if there
+[[nodiscard]] Tensor gradient_buffer(const Tensor& dy);
+/// Returns dy where the mask is set and +0 elsewhere, in the tensor of `gradient_buffer`; dy itself if there
 /// is no mask.
 [[nodiscard]] Tensor masked_gradient(const Tensor& dy, const Tensor& mask);
 

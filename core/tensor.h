@@ -72,7 +72,7 @@ class Tensor {
   /// ArgumentError as `empty`, and for a null pointer if there are elements.
   [[nodiscard]] static Tensor borrow(void* data, Shape shape, DType dtype, std::function<void()> release = {},
                                      Device device = Device::cpu(), Layout layout = Layout::row_major);
-  /// Copies host values in row-major order to the CPU, with the dtype of their C++ type (`dtype_of<T>`).
+  /// Copies host values in row-major order to the CPU, with the dtype of their C++ type (`cpp_dtype<T>`).
   /// `shape` defaults to one axis of the list's length. Throws ArgumentError if the number of values differs
   /// from the number of elements of the shape.
   template <class T>
@@ -128,7 +128,7 @@ class Tensor {
   /// Returns the elements in memory order, which must be `layout`.
   template <class T>
   [[nodiscard]] const T* data(Layout layout) const {
-    check_access(dtype_of<T>, layout);
+    check_access(cpp_dtype<T>, layout);
     return static_cast<const T*>(raw());
   }
   /// As `data`, for writing; changes the version.
@@ -138,7 +138,7 @@ class Tensor {
   }
   template <class T>
   [[nodiscard]] T* mutable_data(Layout layout) {
-    check_access(dtype_of<T>, layout);
+    check_access(cpp_dtype<T>, layout);
     return static_cast<T*>(mutable_raw());
   }
   /// Returns the first byte in memory order, for any dtype and layout, in the device's memory. The host
@@ -228,13 +228,13 @@ void tensor_to_bytes(const Tensor& tensor, void* bytes, DType dtype);
 template <class T>
 Tensor Tensor::from(std::span<const T> values, Shape shape) {
   return detail::tensor_from_bytes(values.data(), static_cast<std::int64_t>(values.size()), std::move(shape),
-                                   dtype_of<T>);
+                                   cpp_dtype<T>);
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   std::vector<T> values(static_cast<std::size_t>(numel_));
-  detail::tensor_to_bytes(*this, values.data(), dtype_of<T>);
+  detail::tensor_to_bytes(*this, values.data(), cpp_dtype<T>);
   return values;
 }
 

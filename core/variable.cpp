@@ -40,7 +40,7 @@ Variable Variable::from_node(std::shared_ptr<detail::Node> node) {
   return out;
 }
 
-const std::shared_ptr<detail::Node>& Variable::stand_in() const noexcept {
+const std::shared_ptr<detail::Node>& Variable::replacement_node() const noexcept {
   return context().stand_ins->of(node_);
 }
 
@@ -87,7 +87,7 @@ Variable Variable::as_float() const {
     out = detail::record("dequantize", fq::dequantize(*q), {*this},
                          [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
     if (with_gradient)
-      out = detail::made_again_by(
+      out = detail::with_recompute(
           out, [codes = QuantizedTensor{q->codes, q->grid, {}}] { return Value(fq::dequantize(codes)); });
   } else {
     Tensor mask;
@@ -95,8 +95,8 @@ Variable Variable::as_float() const {
     out = detail::record("to_float", std::move(values), {*this}, [mask](const Tensor& dy) {
       return std::vector<Tensor>{detail::masked_gradient(dy, mask)};
     });
-    if (const auto sums = detail::again_of(*this))
-      out = detail::made_again_by(out, [sums] { return Value(to_float(std::get<Accumulator>(sums()))); });
+    if (const auto sums = detail::recompute_function(*this))
+      out = detail::with_recompute(out, [sums] { return Value(to_float(std::get<Accumulator>(sums()))); });
   }
   if (node()->of_codes) out = detail::made_of_codes(out);
   known = out.node();

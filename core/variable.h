@@ -122,13 +122,13 @@ class Variable {
   /// Returns the node, which identifies the variable; null when undefined. While this thread replaces the
   /// leaf's value (detail::StandIns), returns the node of the replacement.
   [[nodiscard]] const std::shared_ptr<detail::Node>& node() const noexcept {
-    return context().stand_ins == nullptr ? node_ : stand_in();
+    return context().stand_ins == nullptr ? node_ : replacement_node();
   }
   /// Creates a handle to a node. For operators.
   [[nodiscard]] static Variable from_node(std::shared_ptr<detail::Node> node);
 
  private:
-  [[nodiscard]] const std::shared_ptr<detail::Node>& stand_in() const noexcept;
+  [[nodiscard]] const std::shared_ptr<detail::Node>& replacement_node() const noexcept;
 
   std::shared_ptr<detail::Node> node_;
 };

@@ -202,7 +202,7 @@ ClipCounter::ClipCounter(Module& model) {
       for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
 }
 
-void ClipCounter::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+void ClipCounter::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                         Attributes) {
   const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
   if (codes == nullptr || output.numel() == 0) return;

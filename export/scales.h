@@ -39,7 +39,7 @@ class ClipCounter : public Recorder {
   /// `model` is the quantized model that will run. The counter finds its weight quantizers.
   explicit ClipCounter(Module& model);
 
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
   /// Returns the counts so far.
   [[nodiscard]] const ClipCounts& counts() const noexcept { return counts_; }

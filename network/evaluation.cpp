@@ -30,7 +30,7 @@ class CodeRecorder : public Recorder {
  public:
   explicit CodeRecorder(Module& model);
 
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
   void next_batch() { names_.next_pass(); }
   /// Returns the codes of all batches since `forget`.
@@ -52,7 +52,7 @@ CodeRecorder::CodeRecorder(Module& model) {
       for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
 }
 
-void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+void CodeRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                          Attributes) {
   const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
   if (value == nullptr || parameters_.contains(inputs.at(0).node().get()) ||

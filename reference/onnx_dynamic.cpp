@@ -122,7 +122,7 @@ Tensor matmulnbits(const Tensor& x, const Tensor& codes, const Tensor& scale, st
 
 DynamicCodes dynamic_quantize_linear(const Tensor& x) {
   const Device device = x.device();
-  if (!detail::traits_of(device).own_memory) return host::quantize(x);
+  if (!detail::device_traits(device).own_memory) return host::quantize(x);
   const DynamicCodes q = host::quantize(x.to(Device::cpu()));
   return {q.codes.to(device), q.scale.to(device), q.zero_point.to(device)};
 }

@@ -29,8 +29,8 @@ template <class T>
 float float8_scale(float amax, float max, const Float8ScaleOptions& options) {
   using V = detail::Step<T>;
   const auto bound = [](double v) { return detail::rounded<T>(static_cast<float>(v)); };
-  if (options.hp_value_lb) amax = scalar::at_least(amax, bound(*options.hp_value_lb));
-  if (options.hp_value_ub) amax = scalar::at_most(amax, bound(*options.hp_value_ub));
+  if (options.hp_value_lb) amax = scalar::clamp_min(amax, bound(*options.hp_value_lb));
+  if (options.hp_value_ub) amax = scalar::clamp_max(amax, bound(*options.hp_value_ub));
   return static_cast<float>(scalar::unit_scale(V{amax}, V{max}));
 }
 
@@ -80,7 +80,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
   std::vector<float> scales;
   detail::visit_rounding(x.dtype(), [&]<class T>(T) {
     for (std::size_t i = 0; i < ranges.lower.size(); ++i) {
-      const float amax = scalar::at_least(ranges.upper[i], -ranges.lower[i]);
+      const float amax = scalar::clamp_min(ranges.upper[i], -ranges.lower[i]);
       const float scale = float8_scale<T>(amax, max, options);
       scales.push_back(options.scale_dtype == DType::f32 ? scale : power_near<T>(scale));
     }

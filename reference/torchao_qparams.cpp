@@ -77,19 +77,19 @@ V mirrored_scale(V lower, V upper, V half_steps) {
 template <class V>
 std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const Codes& codes,
                            const Codes& near) {
-  using scalar::at_least;
+  using scalar::clamp_min;
   const V steps{codes.upper - codes.lower};
   switch (mapping) {
     case MappingType::symmetric:
-      return {at_least(mirrored_scale(lower, upper, V{(codes.upper - codes.lower) / 2}), eps),
+      return {clamp_min(mirrored_scale(lower, upper, V{(codes.upper - codes.lower) / 2}), eps),
               V{near.middle}};
     case MappingType::symmetric_no_clipping_err:
-      return {at_least(scalar::no_clipping_scale(lower, upper, V{codes.lower}, V{codes.upper}), eps),
+      return {clamp_min(scalar::no_clipping_scale(lower, upper, V{codes.lower}, V{codes.upper}), eps),
               V{near.middle}};
     default:
       break;
   }
-  const V scale = at_least(scalar::asymmetric_scale(lower, upper, steps), eps);
+  const V scale = clamp_min(scalar::asymmetric_scale(lower, upper, steps), eps);
   return {scale, scalar::asymmetric_zero_point(lower, scale, V{near.lower}, V{near.upper})};
 }
 
@@ -98,7 +98,7 @@ QParams choose_preserving(const Ranges& ranges, const Shape& shape, DType dtype,
   return choose(ranges, shape, dtype, DType::i32, target, options, function,
                 [mapping]<class V>(V lower, V upper, V eps, const Codes& codes, const Codes& near) {
                   const V zero{0.0f};
-                  return preserving(mapping, scalar::at_most(lower, zero), scalar::at_least(upper, zero), eps,
+                  return preserving(mapping, scalar::clamp_max(lower, zero), scalar::clamp_min(upper, zero), eps,
                                     codes, near);
                 });
 }
@@ -147,7 +147,7 @@ QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type
   return choose(detail::block_ranges(x, r.block, where), r.result, x.dtype(), x.dtype(), target_dtype,
                 options, where, []<class V>(V lower, V upper, V eps, const Codes& codes, const Codes&) {
                   const V steps{codes.upper - codes.lower};
-                  const V scale = scalar::at_least(scalar::asymmetric_scale(lower, upper, steps), eps);
+                  const V scale = scalar::clamp_min(scalar::asymmetric_scale(lower, upper, steps), eps);
                   return std::pair(scale, scalar::floating_value(V{codes.middle}, scale, lower));
                 });
 }

@@ -88,7 +88,7 @@ Tensor MseSearchCalibrator::do_compute(const AmaxOptions& options) const {
     const std::span of(errors.data() + r * width, width);
     const auto best = std::ranges::min_element(of);
     if (std::isfinite(*best))
-      amax[r] = detail::multiple_of(amax[r], multiples_[static_cast<std::size_t>(best - of.begin())]);
+      amax[r] = detail::amax_multiple(amax[r], multiples_[static_cast<std::size_t>(best - of.begin())]);
   }
   return out;
 }

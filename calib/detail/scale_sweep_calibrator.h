@@ -8,7 +8,7 @@ namespace fq {
 /// Block scales of (4,3), as NVFP4 has them, for one tensor: of the 126 positive E4M3 numbers c each range
 /// takes the one whose scale c * g has the smallest squared error of fake quantization, the first of equals
 /// (ModelOpt's FP8 scale sweep); g = largest |x| of the tensor / (448 * bound). amax is such that
-/// Grid::with_scale_bits finds g and c again: c * g * bound. For that a range that has the largest |x|
+/// Grid::block_scaled finds g and c again: c * g * bound. For that a range that has the largest |x|
 /// of the tensor keeps it, c = 448. Memory: 4 bytes a range.
 class ScaleSweepCalibrator final : public Calibrator {
  public:

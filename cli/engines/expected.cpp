@@ -28,7 +28,7 @@ namespace {
 /// records "/codes" [N, K] and "/scale", f32 in the shape of its blocks.
 class LayerRecorder : public Recorder {
  public:
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
   [[nodiscard]] const StateDict& layers() const noexcept { return layers_; }
   /// Returns the number of layers.
@@ -41,7 +41,7 @@ class LayerRecorder : public Recorder {
 
 Tensor on_host(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
 
-void LayerRecorder::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+void LayerRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                           Attributes attributes) {
   if (op != "linear") return;
   const std::string at = fmt::format("layers/{:04} {}/", count_++, module_path());

@@ -86,7 +86,7 @@ void make_folder_of(const WrittenFile& file, std::vector<std::string>& made) {
     missing.push_back(at.string());
   error.clear();
   if (!folder.empty()) fs::create_directories(folder, error);
-  for (const auto& folder_made : missing) (void)fq::detail::sync_folder(fq::detail::folder_of(folder_made));
+  for (const auto& folder_made : missing) (void)fq::detail::sync_folder(fq::detail::parent_folder(folder_made));
   made.insert(made.begin(), missing.begin(), missing.end());
   if (error)
     throw FileError(

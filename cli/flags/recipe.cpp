@@ -100,7 +100,7 @@ std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges
              change.text, name);
     const ordered_json object{{key, change.value}};
     out[key] = std::make_shared<const fq::detail::JsonText>(
-        fq::detail::JsonText::of_value(object, object.dump(), "run --set " + change.text));
+        fq::detail::JsonText::from_value(object, object.dump(), "run --set " + change.text));
   }
   return out;
 }

@@ -220,7 +220,7 @@ std::vector<std::string> make_folders(const std::string& folder) {
     if (part.empty()) continue;  // after a slash at the end
     if (fs::create_directory(so_far, error)) {
       made.insert(made.begin(), so_far.string());
-      (void)fq::detail::sync_folder(fq::detail::folder_of(so_far.string()));
+      (void)fq::detail::sync_folder(fq::detail::parent_folder(so_far.string()));
     }
     if (error)
       throw FileError(folder, "",

@@ -23,7 +23,7 @@ std::vector<T> full_range_codes(std::int64_t count) {
 
 template <class X>
 Codes code_view(const std::vector<X>& x) {
-  return Codes{x.data(), fq::dtype_of<X>, std::is_unsigned_v<X> ? 255 : 128};
+  return Codes{x.data(), fq::cpp_dtype<X>, std::is_unsigned_v<X> ? 255 : 128};
 }
 
 template <class X>

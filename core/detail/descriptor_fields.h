@@ -15,7 +15,7 @@ namespace fq::detail {
 /// Calls `visit(name, member..)` for each field, with the member of each of `options`:
 /// QuantDescriptorOptions, or a class with the same members.
 template <class Visit, class... Options>
-void for_each_descriptor_field(Visit&& visit, Options&&... options) {
+void visit_descriptor_fields(Visit&& visit, Options&&... options) {
   visit("num_bits", options.num_bits...);
   visit("name", options.name...);
   visit("fake_quant", options.fake_quant...);

@@ -23,7 +23,7 @@ struct DeviceTraits {
   bool captures;    ///< a Capture (capture.h) can replay the work of the device
 };
 
-[[nodiscard]] constexpr DeviceTraits traits_of(Device device) noexcept {
+[[nodiscard]] constexpr DeviceTraits device_traits(Device device) noexcept {
   const bool gpu = device.is_cuda();
   return {.own_memory = gpu, .launches = gpu, .captures = gpu};
 }

@@ -23,7 +23,7 @@ class PlacedError : public ArgumentError {
 /// Calls `read` and adds the position `step` ("/rules") to its ArgumentErrors, as a prefix if they have a
 /// position already. An empty step changes nothing.
 template <class Read>
-decltype(auto) at_place(const std::string& step, Read&& read) try {
+decltype(auto) locate_errors(const std::string& step, Read&& read) try {
   return std::forward<Read>(read)();
 } catch (const PlacedError& error) {
   throw PlacedError(step + error.pointer(), error.what());

@@ -35,7 +35,7 @@ std::string bias_nan_message(const Grid& weight) {
   return fmt::format("[quantize] a NaN is in the bias of the layer with {}", quantizer_label(weight.name));
 }
 
-bool in_blocks(const Grid& grid, const Shape& shape, std::string_view function) {
+bool needs_block_kernels(const Grid& grid, const Shape& shape, std::string_view function) {
   const bool other = !grid.format.is_integer() && grid.format.floating() != FloatFormat{4, 3};
   const bool one =
       grid.granularity.is_per_tensor() || grid.granularity.single_axis(static_cast<int>(shape.size())) >= 0;

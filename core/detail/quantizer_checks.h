@@ -13,7 +13,7 @@ namespace fq::detail {
 void check_device(const Grid& grid, const Tensor& x, std::string_view function);
 /// Whether the grid needs the block kernels. Integers and E4M3 per tensor or along one axis have separate
 /// kernels. Throws ArgumentError unless the grid has one scale per block of the shape.
-[[nodiscard]] bool in_blocks(const Grid& grid, const Shape& shape, std::string_view function);
+[[nodiscard]] bool needs_block_kernels(const Grid& grid, const Shape& shape, std::string_view function);
 /// Returns one number per block, reordered to the block order in memory (BlockMap) of a tensor with this
 /// shape and layout. A single number is returned unchanged.
 [[nodiscard]] Tensor numbers_in_memory(const Tensor& numbers, const Granularity& by, const Shape& shape,

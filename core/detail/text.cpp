@@ -64,7 +64,7 @@ std::string alternatives(const std::vector<std::string>& names) {
 namespace {
 
 /// Returns the part of a pattern that matches one character: "k", "?" or "[kv]".
-std::string_view one_of(std::string_view pattern) {
+std::string_view pattern_part(std::string_view pattern) {
   const auto end = pattern.starts_with('[') ? pattern.find(']', 2) : std::string_view::npos;
   return pattern.substr(0, end == std::string_view::npos ? 1 : end + 1);
 }
@@ -80,7 +80,7 @@ bool wildcard_match(std::string_view pattern, std::string_view text) {
   if (pattern == text) return true;
   std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
-    const auto part = one_of(pattern.substr(std::min(p, pattern.size())));
+    const auto part = pattern_part(pattern.substr(std::min(p, pattern.size())));
     if (matches_character(part, text[t])) {
       p += part.size();
       ++t;

@@ -14,7 +14,7 @@
 namespace fq::detail {
 namespace {
 
-const std::string& text_of(const FileReader& file, const std::string& name, const TreeObject& object,
+const std::string& text_attribute(const FileReader& file, const std::string& name, const TreeObject& object,
                            const char* key) {
   const auto found = object.texts.find(key);
   if (found == object.texts.end()) refuse_part(file, name, fmt::format("has no text attribute '{}'", key));
@@ -23,7 +23,7 @@ const std::string& text_of(const FileReader& file, const std::string& name, cons
 
 Shape packed_shape(const FileReader& file, const std::string& name, const TreeObject& object) {
   Shape out;
-  const auto sizes = parse_json<nlohmann::json>(text_of(file, name, object, "shape"));
+  const auto sizes = parse_json<nlohmann::json>(text_attribute(file, name, object, "shape"));
   if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is not a list of sizes");
   for (const auto& size : sizes) {
     const auto whole = whole_if<std::int64_t>(size, 0, kLargestListed);
@@ -44,7 +44,7 @@ void take_listed_types(const FileReader& file, std::vector<ListedDataset>& listi
       refuse_part(file, entry.name, "has another offset than listed");
     entry.dtype = kListedJson;
     if (entry.name == "attributes") continue;
-    entry.dtype = text_of(file, entry.name, object, "dtype");
+    entry.dtype = text_attribute(file, entry.name, object, "dtype");
     try {
       const bool packed = bit_width(dtype_from_name(entry.dtype)) < 8;
       entry.shape = packed ? packed_shape(file, entry.name, object) : object.shape;
@@ -161,8 +161,8 @@ std::uint32_t body_checksum(const FileReader& file, const StateHeader& header,
 /// json::exception for an invalid listing. A damaged body (`verify_body`) can cause any of these errors.
 StateDict read_state(const FileReader& file, const StateHeader& header) {
   auto listing = read_listing(file, header);
-  const bool told = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
-  if (!told) take_listed_types(file, listing);
+  const bool has_dtypes = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
+  if (!has_dtypes) take_listed_types(file, listing);
   const auto parts = parts_apart(file, listing);
   StateDict state;
   for (const auto& entry : listing) put(state, file, entry);

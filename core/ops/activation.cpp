@@ -101,7 +101,7 @@ Variable softplus(const Variable& x, double beta, double threshold) {
 }
 
 Variable prelu(const Variable& input, const Variable& slope) {
-  const auto x = detail::floats(input, "prelu"), s = detail::floats_like(slope, x.tensor, "prelu");
+  const auto x = detail::floats(input, "prelu"), s = detail::matching_floats(slope, x.tensor, "prelu");
   return detail::composite("prelu", {x.variable, s.variable}, {}, [&] {
     const Variable below = clip(x.variable, -std::numeric_limits<double>::infinity(), 0.0);
     return add(relu(x.variable), multiply(below, along_channels(s.variable, x.variable)));

@@ -65,7 +65,7 @@ namespace {
 constexpr std::string_view kAttention = "scaled_dot_product_attention", kWeights = "attention_weights",
                            kRotary = "rotary";
 
-detail::AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v) {
+detail::AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v) {
   const auto text = [&] {
     return fmt::format("q is {}, k {}, v {}", to_string(q.shape()), to_string(k.shape()),
                        to_string(v.shape()));
@@ -83,7 +83,7 @@ detail::AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& 
   return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3), v.dim(3)};
 }
 
-Variable infinity_below(const Tensor& like) {
+Variable negative_infinity(const Tensor& like) {
   return Variable(Tensor::full({}, -std::numeric_limits<double>::infinity(), like.dtype(), like.device()));
 }
 
@@ -98,7 +98,7 @@ Tensor added_mask(const Variable& mask, const Tensor& like) {
            like.describe());
   if (given.dtype() != DType::u8) return given;
   const Variable zero(Tensor::full({}, 0.0, like.dtype(), like.device()));
-  return where(Variable(given.to(like.dtype())), zero, infinity_below(like)).tensor();
+  return where(Variable(given.to(like.dtype())), zero, negative_infinity(like)).tensor();
 }
 
 struct CausalKey {
@@ -142,26 +142,26 @@ std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::Atten
 
 /// Returns whether BackwardType::bf16 rounds the gradients of x.
 bool rounds(const Variable& x) {
-  return backward_type() == BackwardType::bf16 && (detail::again_of(x) || detail::is_of_codes(x));
+  return backward_type() == BackwardType::bf16 && (detail::recompute_function(x) || detail::is_of_codes(x));
 }
 
 /// Returns the dtype of the factors in backward.
-DType factors_of(const detail::Floats& q, const detail::Floats& k, const detail::Floats& v) {
+DType backward_factor_dtype(const detail::Floats& q, const detail::Floats& k, const detail::Floats& v) {
   const bool by_codes = rounds(q.variable) && rounds(k.variable) && rounds(v.variable);
   return by_codes ? detail::code_factor_dtype(q.tensor.device()) : q.tensor.dtype();
 }
 
-double scale_of(const AttentionOptions& options, const detail::AttentionShape& shape) {
+double attention_scale(const AttentionOptions& options, const detail::AttentionShape& shape) {
   return options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
 }
 
 /// Rearranges [N, L, heads * size] to [N, heads, L, size].
-Variable heads_of(const Variable& x, std::int64_t heads) {
+Variable split_heads(const Variable& x, std::int64_t heads) {
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
 }
 
 /// Returns the angle per position of each pair.
-std::vector<double> frequencies_of(const Rotary& options, std::int64_t pairs) {
+std::vector<double> pair_frequencies(const Rotary& options, std::int64_t pairs) {
   if (!options.frequencies.empty()) return options.frequencies;
   std::vector<double> out;
   for (std::int64_t i = 0; i < pairs; ++i)
@@ -200,18 +200,18 @@ Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double
 Variable scaled_dot_product_attention(const Variable& queries, const Variable& keys, const Variable& values,
                                       const AttentionOptions& options, const Variable& mask) {
   const ProfileScope profile(kAttention, "forward");
-  const auto q = detail::floats(queries, kAttention), k = detail::floats_like(keys, q.tensor, kAttention),
-             v = detail::floats_like(values, q.tensor, kAttention);
-  const auto shape = shape_of(q.tensor, k.tensor, v.tensor);
+  const auto q = detail::floats(queries, kAttention), k = detail::matching_floats(keys, q.tensor, kAttention),
+             v = detail::matching_floats(values, q.tensor, kAttention);
+  const auto shape = attention_shape(q.tensor, k.tensor, v.tensor);
   const Tensor added = added_mask(mask, q.tensor);
-  const double scale = scale_of(options, shape);
+  const double scale = attention_scale(options, shape);
   const detail::AttentionBlocks blocks(
       shape, {shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)},
       q.tensor.device());
   const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
                c = v.tensor.to(Layout::row_major);
   Tensor y = blocks.forward(a, b, c, added);
-  const DType factors = factors_of(q, k, v);
+  const DType factors = backward_factor_dtype(q, k, v);
   const auto backward = [blocks, factors, q = detail::SavedFloats(q.variable),
                          k = detail::SavedFloats(k.variable), v = detail::SavedFloats(v.variable),
                          mask = detail::Saved(added)](const Tensor& dy) {
@@ -243,7 +243,7 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
     if (added.defined()) seen = add(seen, Variable(added));
     const bool sees_all_a_key = !added.defined() && (!options.causal || sizes[2] <= sizes[3]);
     if (sees_all_a_key || sizes[3] == 0) return softmax(seen);
-    const Variable blind = equal(max(seen.detach(), {-1}, true), infinity_below(scores.tensor));
+    const Variable blind = equal(max(seen.detach(), {-1}, true), negative_infinity(scores.tensor));
     const Variable zero(Tensor::full({}, 0.0, scores.tensor.dtype(), scores.tensor.device()));
     return where(blind, zero, softmax(where(blind, zero, seen)));
   });
@@ -263,7 +263,7 @@ Variable rotary(const Variable& input, const Rotary& options) {
   FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: give one for each", given,
            dims / 2);
   const detail::Rotation there{rows.dim(-2), width, dims / 2, options.interleaved, false};
-  const auto frequencies = frequencies_of(options, there.pairs);
+  const auto frequencies = pair_frequencies(options, there.pairs);
   const Tensor table = angles(options, there.rows, frequencies, rows);
   const auto turn = [table](const Tensor& from, const detail::Rotation& rotation) {
     Tensor y = detail::empty_like(from);
@@ -283,9 +283,9 @@ Variable rotary(const Variable& input, const Rotary& options) {
                                                   {"interleaved", options.interleaved}};
                               }));
   if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
-  const auto again = detail::again_of(x.variable);
+  const auto again = detail::recompute_function(x.variable);
   if (!again) return y;
-  return detail::made_again_by(y, [turn, there, again] {
+  return detail::with_recompute(y, [turn, there, again] {
     return Value(turn(std::get<Tensor>(again()).to(Layout::row_major), there));
   });
 }
@@ -298,20 +298,20 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
                                    std::int64_t heads, const ops::AttentionOptions& options) {
   const std::int64_t samples = queries.dim(0), rows = queries.dim(1), width = queries.dim(2) / heads;
   const AttentionShape shape{samples, heads, heads, rows, keys.dim(1), width, values.dim(2) / heads};
-  const auto q = floats(queries, ops::kAttention), k = floats_like(keys, q.tensor, ops::kAttention),
-             v = floats_like(values, q.tensor, ops::kAttention);
+  const auto q = floats(queries, ops::kAttention), k = matching_floats(keys, q.tensor, ops::kAttention),
+             v = matching_floats(values, q.tensor, ops::kAttention);
   const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
                     v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {
     const Variable y = ops::scaled_dot_product_attention(
-        ops::heads_of(queries, heads), ops::heads_of(keys, heads), ops::heads_of(values, heads), options);
+        ops::split_heads(queries, heads), ops::split_heads(keys, heads), ops::split_heads(values, heads), options);
     return ops::reshape(ops::transpose(y, {0, 2, 1, 3}), {samples, rows, values.dim(2)});
   }
   const ProfileScope profile(ops::kAttention, "forward");
-  const AttentionSamples attention(shape, options.causal, ops::scale_of(options, shape));
+  const AttentionSamples attention(shape, options.causal, ops::attention_scale(options, shape));
   constexpr auto row_major = Layout::row_major;
   Tensor y = attention.forward(q.tensor.to(row_major), k.tensor.to(row_major), v.tensor.to(row_major));
-  const auto backward = [attention, factors = ops::factors_of(q, k, v), a = SavedFloats(q.variable),
+  const auto backward = [attention, factors = ops::backward_factor_dtype(q, k, v), a = SavedFloats(q.variable),
                          b = SavedFloats(k.variable), c = SavedFloats(v.variable)](const Tensor& dy) {
     const ProfileScope gradients(ops::kAttention, "backward");
     return attention.backward(dy.to(row_major), a.get().to(row_major), b.get().to(row_major),

@@ -67,16 +67,16 @@ Tensor channels_inner(const Tensor& x) {
 }
 
 /// Returns the product sums of a whole layer, with channels on axis 1. Null for any other value.
-const ProductSums* product_sums_of(const Variable& x) {
+const ProductSums* whole_layer_sums(const Variable& x) {
   const Accumulator* accumulator = x.accumulator();
   if (accumulator == nullptr || accumulator->relu) return nullptr;
   const auto* sums = std::get_if<ProductSums>(&accumulator->value);
   return sums != nullptr && sums->axis == 1 ? sums : nullptr;
 }
 
-/// Returns `product_sums_of(x)` if the channels are innermost, else null.
+/// Returns `whole_layer_sums(x)` if the channels are innermost, else null.
 const ProductSums* normalizable_sums(const Variable& x) {
-  const ProductSums* sums = product_sums_of(x);
+  const ProductSums* sums = whole_layer_sums(x);
   if (sums == nullptr) return nullptr;
   const bool inner = sums->sums.layout() == Layout::channels_last || sums->sums.rank() == 2;
   return inner ? sums : nullptr;
@@ -84,14 +84,14 @@ const ProductSums* normalizable_sums(const Variable& x) {
 
 /// Returns the sums if their origin is known, for any position of the channels.
 const ProductSums* foldable_sums(const Variable& x) {
-  const ProductSums* sums = product_sums_of(x);
+  const ProductSums* sums = whole_layer_sums(x);
   return sums != nullptr && sums->origin != nullptr ? sums : nullptr;
 }
 
 NormRows NormRows::of(const Tensor& floats) { return {channels_inner(floats), {}, {}}; }
 NormRows NormRows::of(const ProductSums& x) { return {x.sums, x.bias, x.scale}; }
 
-NormFolding folding_of(const ProductOrigin* origin, std::int64_t channels, NormNumbers& out) {
+NormFolding norm_folding(const ProductOrigin* origin, std::int64_t channels, NormNumbers& out) {
   const Tensor none;
   if (origin == nullptr) return {{none, 0.0}, {none, 0.0}, {none, 0.0}, 1.0f, 0, {}, nullptr};
   const Device device = out.coefficients.device();
@@ -138,7 +138,7 @@ NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor
       .are_sums = x.are_sums(),
       .coefficients = {out.coefficients, channels},
       .inverse = {out.inverse, channels},
-      .folding = folding_of(s.origin, channels, out)};
+      .folding = norm_folding(s.origin, channels, out)};
   run(device, &Kernels::forward_numbers, numbers, channels, device);
   return out;
 }
@@ -185,7 +185,7 @@ std::vector<Tensor> gradients(const Tensor& dy, const NormRows& x, const Tensor&
                                        .dgamma = {dgamma, channels},
                                        .dbeta = {dbeta, channels}};
   detail::run(device, &detail::Kernels::backward_numbers, back, channels, device);
-  Tensor dx = detail::gradient_like(dy);
+  Tensor dx = detail::gradient_buffer(dy);
   detail::run(device, &detail::Kernels::normalize_backward, dy, x.values, center, coefficients, dx);
   return {dx, dgamma, dbeta};
 }
@@ -238,8 +238,8 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   FQ_CHECK(shape.size() >= 2 && shape.size() <= 5, kBatchNorm,
            "the input is {}: give [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W]", to_string(shape));
   Inputs in = read(x, folded);
-  if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.floats, kBatchNorm);
-  if (beta.defined()) in.beta = detail::floats_like(beta, in.floats, kBatchNorm);
+  if (gamma.defined()) in.gamma = detail::matching_floats(gamma, in.floats, kBatchNorm);
+  if (beta.defined()) in.beta = detail::matching_floats(beta, in.floats, kBatchNorm);
   check_channels(in.gamma.tensor, shape[1], "gamma");
   check_channels(in.beta.tensor, shape[1], "beta");
   check_channels(mean, shape[1], "the running mean");
@@ -255,7 +255,7 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   return in;
 }
 
-Value value_of(const Inputs& in, const NormRows& rows, const NormNumbers& numbers) {
+Value normalized_value(const Inputs& in, const NormRows& rows, const NormNumbers& numbers) {
   if (rows.are_sums()) return normalized_sums(rows, numbers);
   return outer_shape(normalized(rows, numbers), in.x.shape());
 }
@@ -282,7 +282,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
     out[0] = outer_shape(out[0], shape);
     return out;
   };
-  return detail::record(kBatchNorm, value_of(in, rows, numbers), in.variables(), backward,
+  return detail::record(kBatchNorm, normalized_value(in, rows, numbers), in.variables(), backward,
                         std::move(attributes));
 }
 

@@ -109,7 +109,7 @@ Shape image_weight(const VolumeShape& s) {
   return s.transposed ? Shape{p.o, p.c / p.groups, p.kh, p.kw} : p.w_shape();
 }
 
-Convolution images_of(std::string_view name, const VolumeShape& s) {
+Convolution image_convolution(std::string_view name, const VolumeShape& s) {
   return {name, s.plane, s.transposed, 4, image_weight(s), {}};
 }
 
@@ -117,7 +117,7 @@ Convolution images_of(std::string_view name, const VolumeShape& s) {
 
 VolumeConvolution::VolumeConvolution(std::string_view operator_name, const VolumeShape& shape,
                                      Attributes attributes_)
-    : shape_(shape), images_(images_of(operator_name, shape)) {
+    : shape_(shape), images_(image_convolution(operator_name, shape)) {
   name = operator_name;
   channels = images_.channels;
   terms = images_.terms;
@@ -194,7 +194,7 @@ Variable conv(std::string_view name, const Variable& input, const Variable& w, c
               const ConvOptions& given, int axes) {
   ConvOptions options = detail::full_options(given, axes, name);
   const Variable x = padded(input, options);
-  Attributes attributes = recorder() != nullptr ? detail::attributes_of(options) : Attributes{};
+  Attributes attributes = recorder() != nullptr ? detail::conv_attributes(options) : Attributes{};
   if (axes == 3) {
     const auto shape = detail::conv_shape_of_volumes(x.shape(), w.shape(), options, name);
     return detail::apply(std::make_shared<detail::VolumeConvolution>(name, shape, std::move(attributes)), x,
@@ -232,7 +232,7 @@ Variable conv_transpose(std::string_view name, const Variable& x, const Variable
   const auto extra = detail::full_output_padding(output_padding, axes, name);
   Attributes attributes;
   if (recorder() != nullptr) {
-    attributes = detail::attributes_of(options);
+    attributes = detail::conv_attributes(options);
     attributes.emplace_back("output_padding", extra);
   }
   if (axes == 3) {

@@ -60,7 +60,7 @@ Variable dropped(std::string_view op, const Variable& x, double p, bool training
                            [&] { return make(floats.variable, floats.tensor); });
 }
 
-Variable by_leading_axes(std::string_view op, const Variable& x, double p, bool training, std::size_t axes) {
+Variable dropped_slices(std::string_view op, const Variable& x, double p, bool training, std::size_t axes) {
   return dropped(op, x, p, training, static_cast<int>(axes), [&](const Variable& in, const Tensor& values) {
     return multiply(in, kept_mask(values, leading(values.shape(), axes), p, p < 1 ? 1.0 / (1.0 - p) : 0.0));
   });
@@ -85,11 +85,11 @@ Variable dropout(const Variable& input, double p, bool training) {
 }
 
 Variable channel_dropout(const Variable& x, double p, bool training) {
-  return by_leading_axes("channel_dropout", x, p, training, 2);
+  return dropped_slices("channel_dropout", x, p, training, 2);
 }
 
 Variable drop_path(const Variable& x, double p, bool training) {
-  return by_leading_axes("drop_path", x, p, training, 1);
+  return dropped_slices("drop_path", x, p, training, 1);
 }
 
 Variable alpha_dropout(const Variable& x, double p, bool training, bool channels) {

@@ -19,7 +19,7 @@ struct Pair {
 
   Pair(const Variable& left, const Variable& right, std::string_view op)
       : a(detail::floats(left, op)),
-        b(detail::floats_like(right, a.tensor, op)),
+        b(detail::matching_floats(right, a.tensor, op)),
         da(a.variable.requires_grad()),
         db(b.variable.requires_grad()) {}
 
@@ -52,17 +52,17 @@ Variable add_codes(const Variable& a, const Variable& b) {
   const Accumulator sum{
       CodeAddition{detail::with_codes(x, x.codes), detail::with_codes(y, y.codes.to(x.layout()))}};
   const auto backward = [](const Tensor& dy) { return std::vector<Tensor>{dy, dy}; };
-  return detail::made_again_by(detail::record("add", sum, {a, b}, backward), [sum] { return Value(sum); });
+  return detail::with_recompute(detail::record("add", sum, {a, b}, backward), [sum] { return Value(sum); });
 }
 
 /// Sets how backward recomputes y, the sum of a recomputable and another value. The other value, for example
 /// a residual, is kept anyway, so only the first is recomputed. If both are recomputable, y is kept:
 /// otherwise each block of a network would recompute all blocks before it.
 Variable sum_made_again(std::string_view op, const Pair& in, const detail::BinaryFunction& f, Variable y) {
-  const detail::Again left = detail::again_of(in.a.variable), right = detail::again_of(in.b.variable);
+  const detail::Again left = detail::recompute_function(in.a.variable), right = detail::recompute_function(in.b.variable);
   if (static_cast<bool>(left) == static_cast<bool>(right)) return y;
   const Saved other(left ? in.b.tensor : in.a.tensor);
-  return detail::made_again_by(std::move(y), [=] {
+  return detail::with_recompute(std::move(y), [=] {
     const Tensor made = std::get<Tensor>(left ? left() : right());
     return Value(left ? combined(op, made, other.get(), f) : combined(op, other.get(), made, f));
   });
@@ -102,7 +102,7 @@ Variable compare(std::string_view op, const Variable& a, const Variable& b, cons
       in.variables(), {});
 }
 
-Variable scale_as(std::string_view op, const Variable& input, double factor, Attributes attributes) {
+Variable scale_operator(std::string_view op, const Variable& input, double factor, Attributes attributes) {
   const auto x = detail::floats(input, op);
   const auto backward = [factor](const Tensor& dy) {
     return std::vector<Tensor>{detail::scaled(dy, factor)};
@@ -183,7 +183,7 @@ Variable not_equal(const Variable& a, const Variable& b) {
 Variable where(const Variable& condition, const Variable& a, const Variable& b) {
   constexpr std::string_view op = "where";
   const Pair in(a, b, op);
-  const auto c = detail::floats_like(condition, in.a.tensor, op);
+  const auto c = detail::matching_floats(condition, in.a.tensor, op);
   const Tensor yes = combined(op, in.a.tensor, c.tensor, detail::KeepWhere{}),
                no = combined(op, in.b.tensor, c.tensor, detail::KeepUnless{});
   const auto backward = [saved = Saved(c.tensor), from = in.a.tensor.shape(), to = in.b.tensor.shape(),
@@ -199,7 +199,7 @@ Variable where(const Variable& condition, const Variable& a, const Variable& b) 
 }
 
 Variable scale(const Variable& x, double factor) {
-  return scale_as("scale", x, factor, number("factor", factor));
+  return scale_operator("scale", x, factor, number("factor", factor));
 }
 Variable shift(const Variable& x, double by) {
   return detail::apply_function("shift", x, detail::Shift{by}, number("by", by));
@@ -207,7 +207,7 @@ Variable shift(const Variable& x, double by) {
 Variable pow(const Variable& x, double exponent) {
   return detail::apply_function("power", x, detail::PowerOf{exponent}, number("exponent", exponent));
 }
-Variable neg(const Variable& x) { return scale_as("neg", x, -1.0, {}); }
+Variable neg(const Variable& x) { return scale_operator("neg", x, -1.0, {}); }
 
 Variable reciprocal(const Variable& x) {
   return detail::apply_function("reciprocal", x, detail::Reciprocal{});

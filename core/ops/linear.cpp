@@ -25,7 +25,7 @@ class Linear final : public detail::Product {
     y_.back() = channels;
     rows_ = numel(Shape(x_.begin(), x_.end() - 1));
     fewest_rows = 64;  // oneDNN uses kernels with another summation order below this
-    made_again = true;
+    recomputes_sums = true;
   }
 
   [[nodiscard]] Tensor input(const Tensor& x) const override { return x.to(Layout::row_major); }

@@ -11,7 +11,7 @@
 namespace fq::ops {
 namespace {
 
-Variable softmax_as(std::string_view op, const Variable& input, int axis, bool logarithm) {
+Variable softmax_operator(std::string_view op, const Variable& input, int axis, bool logarithm) {
   const auto x = detail::floats(input, op);
   const int at = normalize_axis(axis, x.tensor.rank(), op);
   const AxisView view = axis_view(x.tensor.shape(), at);
@@ -30,13 +30,13 @@ Variable softmax_as(std::string_view op, const Variable& input, int axis, bool l
 
 }  // namespace
 
-Variable softmax(const Variable& x, int axis) { return softmax_as("softmax", x, axis, false); }
-Variable log_softmax(const Variable& x, int axis) { return softmax_as("log_softmax", x, axis, true); }
+Variable softmax(const Variable& x, int axis) { return softmax_operator("softmax", x, axis, false); }
+Variable log_softmax(const Variable& x, int axis) { return softmax_operator("log_softmax", x, axis, true); }
 
 Variable mse_loss(const Variable& x, const Variable& target) {
   constexpr std::string_view op = "mse_loss";
   const ProfileScope profile(op, "forward");
-  const auto a = detail::floats(x, op), b = detail::floats_like(target, a.tensor, op);
+  const auto a = detail::floats(x, op), b = detail::matching_floats(target, a.tensor, op);
   FQ_CHECK(a.tensor.shape() == b.tensor.shape(), op,
            "the input is {}, the target {}: the shapes must be equal", to_string(a.tensor.shape()),
            to_string(b.tensor.shape()));
@@ -92,7 +92,7 @@ class LogitRows {
   }
   /// Calls f(first) for each chunk.
   template <class F>
-  void for_chunks(const F& f) const {
+  void visit_chunks(const F& f) const {
     for (std::int64_t first = 0; first == 0 || first < samples_; first += per_chunk_) f(first);
   }
   /// Reshapes the gradients of a chunk's rows to [count, C, ..].
@@ -164,7 +164,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
   const LogitRows rows(x.tensor.shape());
   const Tensor kept = rows.kept(x.tensor);
   Tensor loss = Tensor::empty({}, dtype, device), totals = Tensor::zeros({2}, DType::f64, device), log_p;
-  rows.for_chunks([&](std::int64_t first) {
+  rows.visit_chunks([&](std::int64_t first) {
     log_p = rows.log_probabilities(kept, first);
     detail::run(device, &detail::Kernels::cross_entropy, log_p, rows.labels(classes, first), rule, totals,
                 loss);
@@ -178,7 +178,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
       return std::vector<Tensor>{
           rows.as_samples(row_gradients(std::move(log_p), targets.get(), rule, totals, factor), 0)};
     Tensor dx = detail::empty_like(saved.get());
-    rows.for_chunks([&](std::int64_t first) {
+    rows.visit_chunks([&](std::int64_t first) {
       const Tensor own = row_gradients(rows.log_probabilities(saved.get(), first),
                                        rows.labels(targets.get(), first), rule, totals, factor);
       const Tensor samples = rows.as_samples(own, first);

@@ -14,7 +14,7 @@ constexpr std::string_view kLayerNorm = "layer_norm";
 /// Returns a parameter of the shape of the normalized axes. Undefined ones stay undefined.
 detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what) {
   if (!p.defined()) return {};
-  auto out = detail::floats_like(p, x, kLayerNorm);
+  auto out = detail::matching_floats(p, x, kLayerNorm);
   FQ_CHECK(out.tensor.shape() == shape, kLayerNorm, "{} is {}, the normalized axes are {}", what,
            to_string(out.tensor.shape()), to_string(shape));
   return out;
@@ -61,7 +61,7 @@ void check_shape(const Tensor& p, const Shape& shape, std::string_view what, std
 Variable parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what,
                    std::string_view op) {
   if (!p.defined()) return {};
-  const auto read = detail::floats_like(p, x, op);
+  const auto read = detail::matching_floats(p, x, op);
   check_shape(read.tensor, shape, what, op);
   return read.variable;
 }

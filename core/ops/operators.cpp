@@ -137,7 +137,7 @@ Variable multiply_matrices(const Variable& a, const Variable& b) { return ops::m
 Variable round_to_half(const Variable& x, bool bfloat) {
   return ops::round_to(x, bfloat ? DType::bf16 : DType::f16);
 }
-Variable raise_to(const Variable& a, const Variable& b) { return ops::pow(a, b); }
+Variable raise_power(const Variable& a, const Variable& b) { return ops::pow(a, b); }
 
 constexpr OperatorSchema kTable[] = {
     Row("linear", product, kProduct, kWeight),
@@ -240,7 +240,7 @@ constexpr OperatorSchema kTable[] = {
         .to_onnx("Softsign", 6, "input")
         .to_torch("softsign", "Softsign"),
     function<ops::glu>("glu", own_function).option(kAxis),
-    function<raise_to>("pow", own_function, kKeepsSign).to_onnx("Pow"),
+    function<raise_power>("pow", own_function, kKeepsSign).to_onnx("Pow"),
     formula<detail::PowerOf>("power", own_function).option(number("exponent", 1)),
     unary<ops::exp>("exp", own_function, kNonNegative).to_onnx("Exp", 6, "input").to_torch("exp"),
     unary<ops::log>("log", own_function).to_onnx("Log", 6, "input"),

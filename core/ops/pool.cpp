@@ -146,8 +146,8 @@ Pooled pool(const Tensor& input, const detail::PoolSizes& sizes, bool with_argma
             const Tensor& factor = {}) {
   const Shape shape = detail::pooled_shape(sizes);
   Pooled out{Tensor::empty(shape, input.dtype(), input.device(), Layout::channels_last), {}};
-  const DType places = sizes.window() <= detail::byte_places ? DType::u8 : DType::i32;
-  if (with_argmax) out.argmax = Tensor::empty(shape, places, input.device(), Layout::channels_last);
+  const DType window_positions = sizes.window() <= detail::byte_places ? DType::u8 : DType::i32;
+  if (with_argmax) out.argmax = Tensor::empty(shape, window_positions, input.device(), Layout::channels_last);
   detail::run(input.device(), &detail::Kernels::max_pool, input.to(Layout::channels_last), sizes, out.values,
               with_argmax ? &out.argmax : nullptr, factor);
   return out;
@@ -263,8 +263,8 @@ Variable max_pool2d(const Variable& x, const Pool2d& options) {
     Accumulator pooled = *x.accumulator();
     std::vector<Tensor> argmax;
     if (pool_sums(pooled, sizes, grad, argmax)) {
-      const Tensor places = argmax.size() == 1 ? argmax[0] : grad ? detail::join(argmax, 1) : Tensor();
-      return detail::record(kMaxPool, std::move(pooled), {x}, route(places, sizes), std::move(attributes));
+      const Tensor window_positions = argmax.size() == 1 ? argmax[0] : grad ? detail::join(argmax, 1) : Tensor();
+      return detail::record(kMaxPool, std::move(pooled), {x}, route(window_positions, sizes), std::move(attributes));
     }
   }
   return pool_floats(x, sizes, std::move(attributes));

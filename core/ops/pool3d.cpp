@@ -147,7 +147,7 @@ struct Windows {
 
 /// Returns the rows of the planes of a volume, [D * H], that windows read: the rows of each slab in (d, h)
 /// order.
-Places rows_of(const Windows& w, const Places& slabs, std::int64_t slab_taps, const Places& rows,
+Places plane_rows(const Windows& w, const Places& slabs, std::int64_t slab_taps, const Places& rows,
                std::int64_t row_taps) {
   const std::int64_t high = w.axes[1].size;
   Places out;
@@ -185,7 +185,7 @@ Variable divided(const Variable& x, const Windows& w, std::string_view op) {
   std::array<std::int64_t, 3> taps{};
   for (std::size_t i = 0; i < 3; ++i)
     taps[i] = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(k[i])));
-  const Variable image = unfolded(x, rows_of(w, w.open(0, taps[0]), taps[0], w.open(1, taps[1]), taps[1]),
+  const Variable image = unfolded(x, plane_rows(w, w.open(0, taps[0]), taps[0], w.open(1, taps[1]), taps[1]),
                                   w.open(2, taps[2]), op);
   const Variable means = folded(avg_pool2d(image, {.kernel = {taps[0] * taps[1], taps[2]}}), w, op);
   std::vector<double> counts;
@@ -203,7 +203,7 @@ Variable divided(const Variable& x, const Windows& w, std::string_view op) {
 Variable max_pool3d(const Variable& x, const Pool3d& o) {
   constexpr std::string_view op = "max_pool3d";
   const Windows w(x, o, op);
-  Places rows = rows_of(w, w.clamped(0, op), o.kernel[0], w.clamped(1, op), o.kernel[1]);
+  Places rows = plane_rows(w, w.clamped(0, op), o.kernel[0], w.clamped(1, op), o.kernel[1]);
   auto attributes = detail::traced([&] { return w.attributes(); });
   return detail::composite(op, {x}, std::move(attributes), [&] {
     const Variable image = unfolded(x, std::move(rows), w.clamped(2, op), op);
@@ -228,7 +228,7 @@ Variable avg_pool3d(const Variable& x, const Pool3d& o) {
     if (!w.are_whole()) return divided(read, w, op);
     const auto& k = o.kernel;
     const Variable image =
-        unfolded(read, rows_of(w, w.open(0, k[0]), k[0], w.open(1, k[1]), k[1]), w.open(2, k[2]), op);
+        unfolded(read, plane_rows(w, w.open(0, k[0]), k[0], w.open(1, k[1]), k[1]), w.open(2, k[2]), op);
     return folded(avg_pool2d(image, {.kernel = {k[0] * k[1], k[2]}}), w, op);
   });
 }

@@ -13,7 +13,7 @@ namespace {
 
 using Key = detail::Node::GridKey;
 
-Attributes attributes_of(const Grid& grid) {
+Attributes grid_attributes(const Grid& grid) {
   if (recorder() == nullptr) return {};
   return {{"quantizer", grid.name}, {"format", to_string(grid.format)}};
 }
@@ -30,7 +30,7 @@ Tensor open_range(const Tensor& amax) {
 
 /// Quantizes floats or sums. If the gradient passes everywhere, only a pending ReLU needs a mask. The mask
 /// comes from quantization to an open range, or, if some parts have no ReLU, from the ReLUs themselves.
-QuantizedTensor codes_of(const Variable& input, const Grid& grid, bool sums) {
+QuantizedTensor quantize_input(const Variable& input, const Grid& grid, bool sums) {
   const bool wanted = detail::needs_grad({input});
   if (!sums) return fq::quantize(input.tensor(), grid, wanted && !grid.pass_through_bwd);
   const Accumulator& accumulator = *input.accumulator();
@@ -50,9 +50,9 @@ QuantizedTensor codes_of(const Variable& input, const Grid& grid, bool sums) {
 Variable make_codes(const Variable& x, const Grid& grid, const LearnedRange* learned) {
   const bool sums = rounds_sums(x, grid);
   const Variable input = sums ? x : x.as_float();
-  QuantizedTensor out = codes_of(input, grid, sums);
+  QuantizedTensor out = quantize_input(input, grid, sums);
   if (learned == nullptr || !detail::needs_grad({learned->amax})) return attach_codes(input, std::move(out));
-  Attributes attributes = attributes_of(out.grid);
+  Attributes attributes = grid_attributes(out.grid);
   return detail::attach_learned(input, std::move(out), *learned, std::move(attributes));
 }
 
@@ -72,7 +72,7 @@ Variable find(const Variable& x, const Key& key, bool with_gradient) {
 
 Variable attach_codes(const Variable& x, QuantizedTensor codes) {
   const Tensor mask = codes.mask;
-  Attributes attributes = attributes_of(codes.grid);
+  Attributes attributes = grid_attributes(codes.grid);
   return detail::record(
       "quantize", std::move(codes), {x},
       [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; },

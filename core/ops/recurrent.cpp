@@ -9,7 +9,7 @@ namespace {
 using detail::RecurrentCell;
 using detail::RecurrentInputs;
 
-constexpr std::string_view name_of(DynamicRange range) {
+constexpr std::string_view range_name(DynamicRange range) {
   return range == DynamicRange::none ? "none" : range == DynamicRange::tensor ? "tensor" : "sample";
 }
 
@@ -19,7 +19,7 @@ Variable parameter(const Variable& p, const Tensor& x, const Shape& wanted, bool
                    std::string_view what) {
   if (!p.defined()) return p;
   FQ_CHECK(p.shape() == wanted, op, "{} is {}, it must be {}", what, to_string(p.shape()), to_string(wanted));
-  if (!codes || p.quantized() == nullptr) return detail::floats_like(p, x, op).variable;
+  if (!codes || p.quantized() == nullptr) return detail::matching_floats(p, x, op).variable;
   FQ_CHECK(p.device() == x.device() && x.dtype() == DType::f32, op,
            "{} has codes on {}, the input is {}: give f32 on the same device", what, to_string(p.device()),
            x.describe());
@@ -42,7 +42,7 @@ RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable&
 
 void check_weights(RecurrentInputs& in) {
   const Tensor x = in.x.tensor();
-  const std::int64_t width = in.weights.hidden.dim(1), rows = detail::gates_of(in.cell) * width;
+  const std::int64_t width = in.weights.hidden.dim(1), rows = detail::gate_count(in.cell) * width;
   const bool codes = in.range != DynamicRange::none;
   in.weights = {parameter(in.weights.input, x, {rows, x.dim(2)}, codes, in.op, "the weight of the input"),
                 parameter(in.weights.hidden, x, {rows, width}, codes, in.op, "the weight of the state"),
@@ -60,7 +60,7 @@ Variable run(const RecurrentInputs& in, Attributes attributes) {
       [sequence](const Tensor& dy) { return sequence->backward(dy); }, std::move(attributes));
 }
 
-Attributes attributes_of(const RecurrentInputs& in) {
+Attributes recurrent_attributes(const RecurrentInputs& in) {
   return {{"reverse", in.reverse}, {"hidden_size", in.width()}};
 }
 
@@ -79,8 +79,8 @@ Variable lstm(const Variable& x, const RecurrentWeights& weights, const Variable
   in.state_cell = cell;
   check_weights(in);
   return run(in, detail::traced([&] {
-               Attributes all = attributes_of(in);
-               all.emplace_back("range", std::string(name_of(range)));
+               Attributes all = recurrent_attributes(in);
+               all.emplace_back("range", std::string(range_name(range)));
                return all;
              }));
 }
@@ -90,7 +90,7 @@ Variable gru(const Variable& x, const RecurrentWeights& weights, const Variable&
   in.reverse = reverse;
   in.hidden = hidden;
   check_weights(in);
-  return run(in, detail::traced([&] { return attributes_of(in); }));
+  return run(in, detail::traced([&] { return recurrent_attributes(in); }));
 }
 
 Variable rnn(const Variable& x, const RecurrentWeights& weights, const Variable& hidden, bool relu,
@@ -100,7 +100,7 @@ Variable rnn(const Variable& x, const RecurrentWeights& weights, const Variable&
   in.hidden = hidden;
   check_weights(in);
   return run(in, detail::traced([&] {
-               Attributes all = attributes_of(in);
+               Attributes all = recurrent_attributes(in);
                all.emplace_back("relu", relu);
                return all;
              }));

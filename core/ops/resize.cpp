@@ -96,7 +96,7 @@ void check(const Variable& x, const Resize& options) {
   }
 }
 
-Attributes attributes_of(const Resize& o) {
+Attributes resize_attributes(const Resize& o) {
   constexpr const char* coordinates[] = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"};
   constexpr const char* roundings[] = {"prefer_floor", "prefer_ceil", "floor", "ceil"};
   return {{"sizes", o.sizes},
@@ -113,7 +113,7 @@ Variable resize(const Variable& x, const Resize& options) {
   const std::string_view op = names[static_cast<int>(options.mode)];
   const bool moves = options.mode == ResizeMode::nearest;
   const Variable read = moves ? x : detail::floats(x, op).variable;
-  auto attributes = detail::traced([&] { return attributes_of(options); });
+  auto attributes = detail::traced([&] { return resize_attributes(options); });
   return detail::composite(op, {read}, std::move(attributes), [&] {
     Variable y = read;
     const int first = x.rank() - static_cast<int>(options.sizes.size());

@@ -187,7 +187,7 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
   std::vector<Tensor> tensors;
   for (const auto& part : parts) {
     auto floats =
-        tensors.empty() ? detail::floats(part, kConcat) : detail::floats_like(part, tensors[0], kConcat);
+        tensors.empty() ? detail::floats(part, kConcat) : detail::matching_floats(part, tensors[0], kConcat);
     inputs.push_back(floats.variable);
     tensors.push_back(floats.tensor);
   }
@@ -204,7 +204,7 @@ Shape checked(const Variable& x, std::int64_t factor, std::string_view op) {
   return x.shape();
 }
 
-Attributes factor_of(std::int64_t factor) {
+Attributes factor_attributes(std::int64_t factor) {
   return detail::traced([&] { return Attributes{{"factor", factor}}; });
 }
 
@@ -214,7 +214,7 @@ Variable pixel_shuffle(const Variable& x, std::int64_t r) {
   const Shape s = checked(x, r, "pixel_shuffle");
   FQ_CHECK(s[1] % (r * r) == 0, "pixel_shuffle", "{} has {} channels: they must be a multiple of {}",
            to_string(s), s[1], r * r);
-  return detail::composite("pixel_shuffle", {x}, factor_of(r), [&] {
+  return detail::composite("pixel_shuffle", {x}, factor_attributes(r), [&] {
     const Variable squares = reshape(x, {s[0], s[1] / (r * r), r, r, s[2], s[3]});
     return reshape(transpose(squares, {0, 1, 4, 2, 5, 3}), {s[0], s[1] / (r * r), s[2] * r, s[3] * r});
   });
@@ -224,7 +224,7 @@ Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
   const Shape s = checked(x, r, "pixel_unshuffle");
   FQ_CHECK(s[2] % r == 0 && s[3] % r == 0, "pixel_unshuffle", "{} is no image of squares of {} pixels",
            to_string(s), r);
-  return detail::composite("pixel_unshuffle", {x}, factor_of(r), [&] {
+  return detail::composite("pixel_unshuffle", {x}, factor_attributes(r), [&] {
     const Variable squares = reshape(x, {s[0], s[1], s[2] / r, r, s[3] / r, r});
     return reshape(transpose(squares, {0, 1, 3, 5, 2, 4}), {s[0], s[1] * r * r, s[2] / r, s[3] / r});
   });

@@ -16,7 +16,7 @@
 namespace fq {
 namespace {
 
-using detail::at_place;
+using detail::locate_errors;
 using detail::did_you_mean;
 using nlohmann::json;
 using nlohmann::ordered_json;
@@ -161,7 +161,7 @@ void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
   config.weight_options.reset();
   config.weight_place = "/weight_algorithm";
   if (own->is_null()) return;
-  at_place(config.weight_place, [&] {
+  locate_errors(config.weight_place, [&] {
     const ordered_json method = method_of(*own);
     FQ_CHECK(named(*own), "quantize", "'weight_algorithm' is {}{}", own->dump(),
              did_you_mean(method.is_string() ? method.get<std::string>() : "", weight_algorithms()));
@@ -177,7 +177,7 @@ std::string text(const ordered_json& input, const char* key, const char* fallbac
 
 /// Whether the value of `key` is `yes`. Without the key it is `no`.
 bool one_of_two(const ordered_json& input, const char* key, const char* no, const char* yes) {
-  return at_place(std::string("/") + key, [&] {
+  return locate_errors(std::string("/") + key, [&] {
     const std::string value = text(input, key, no);
     FQ_CHECK(value == no || value == yes, kWhere, "{} '{}' is unknown: use {} or {}", key, value, no, yes);
     return value == yes;
@@ -188,7 +188,7 @@ void check_config_keys(const ordered_json& input) {
   const std::vector<std::string> keys{"preset",     "rules",     "quant_cfg",        "target", "scale",
                                       "arithmetic", "algorithm", "weight_algorithm", "strict"};
   for (const auto& [key, value] : input.items())
-    at_place("/" + detail::json_pointer_token(key), [&, &key = key] {
+    locate_errors("/" + detail::json_pointer_token(key), [&, &key = key] {
       FQ_CHECK(std::ranges::find(keys, key) != keys.end(), kWhere, "unknown key '{}'{}", key,
                did_you_mean(key, keys));
     });
@@ -225,21 +225,21 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
   check_config_keys(input);
   QuantConfig config;
   if (input.contains("preset"))
-    config = at_place("/preset", [&] { return preset(text(input, "preset", "")); });
-  if (input.contains("rules")) at_place("/rules", [&] { detail::add_rules(config, input["rules"]); });
+    config = locate_errors("/preset", [&] { return preset(text(input, "preset", "")); });
+  if (input.contains("rules")) locate_errors("/rules", [&] { detail::add_rules(config, input["rules"]); });
   if (input.contains("quant_cfg"))
-    at_place("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
-  at_place("/target", [&] {
+    locate_errors("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
+  locate_errors("/target", [&] {
     config.target = target_named(text(input, "target", std::string(name(config.target)).c_str()));
   });
   config.pow2 = one_of_two(input, "scale", "free", "pow2");
   if (one_of_two(input, "arithmetic", "deployed", "reference")) config.arithmetic = Arithmetic::reference;
-  at_place("/algorithm", [&] {
+  locate_errors("/algorithm", [&] {
     config.algorithm = algorithm_of(input);
     read_calibration(input, config);
   });
   read_weight_algorithm(input, config);
-  at_place("/strict", [&] {
+  locate_errors("/strict", [&] {
     FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), kWhere,
              "strict is {}: use true or false", input["strict"].dump());
   });

@@ -32,7 +32,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const PartialQuantPara
 
 std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
                                                       const std::string& name) const {
-  return at_place(fields.place, [&]() -> std::shared_ptr<TensorQuantizer> {
+  return locate_errors(fields.place, [&]() -> std::shared_ptr<TensorQuantizer> {
     if (fields.all.sequence.empty()) return make_one(fields.all, name);
     std::vector<std::shared_ptr<TensorQuantizer>> parts;
     for (const auto& part : fields.all.sequence)

@@ -244,7 +244,7 @@ Tensor QuantizerRange::exchange(Tensor amax) { return std::exchange(amax_, std::
 
 void QuantizerRange::to(Device device) {
   device_ = device;
-  if (detail::traits_of(amax_.device()).own_memory) amax_ = amax_.to(device);
+  if (detail::device_traits(amax_.device()).own_memory) amax_ = amax_.to(device);
 }
 
 }  // namespace fq

@@ -98,7 +98,7 @@ void Interrupts::rethrow() {
   if (thrown_) std::rethrow_exception(thrown_);
 }
 
-void InterruptWatch::on_op(std::string_view, const std::vector<Variable>&, const Variable&, Attributes) {
+void InterruptWatch::record_op(std::string_view, const std::vector<Variable>&, const Variable&, Attributes) {
   look();
 }
 

@@ -44,7 +44,7 @@ struct Interrupted {};
 class InterruptWatch : public Recorder {
  public:
   explicit InterruptWatch(Interrupts& interrupts) : interrupts_(interrupts) {}
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
   /// Checks for interrupts between operators. Throws Interrupted.
   void look();

@@ -42,7 +42,7 @@ template <class F>
 void for_chunks(const Tensor& x, const Shape& block, F&& f) {
   FQ_CHECK(x.defined(), "quantize", "the input is missing: give a tensor");
   std::array<float, chunk_elements> buffer;
-  for_block_runs(x.shape(), block, [&](auto begin, auto end, auto j, auto step) {
+  visit_block_runs(x.shape(), block, [&](auto begin, auto end, auto j, auto step) {
     for (auto i = begin; i < end; i += chunk_elements) {
       const auto count = std::min(chunk_elements, end - i);
       f(read_floats(x, i, count, buffer.data()), i, count, j + (i - begin) * step, step);

@@ -57,7 +57,7 @@ void for_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F&&
     if (joined > 0) f(start, joined, scales.data(), zero_points.data(), std::int64_t{1});
     joined = 0;
   };
-  for_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
+  visit_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
     const auto length = end - begin;
     if (length >= kShortRun || joined + length > chunk_elements) flush();
     if (length >= kShortRun) {

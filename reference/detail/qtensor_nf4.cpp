@@ -55,7 +55,7 @@ void quantize_scales(const float* scale, std::int64_t count, std::int64_t length
   Tensor outer = packed::block_amax(values, {1, length}, {count / length});
   auto* d = outer.mutable_data<float>();
   for (std::int64_t j = 0; j < outer.numel(); ++j)
-    d[j] = static_cast<float>(scalar::number_over(127.0f, V{d[j]}));
+    d[j] = static_cast<float>(scalar::number_quotient(127.0f, V{d[j]}));
   auto* codes = out.scale_codes.mutable_data<std::int8_t>();
   for (std::int64_t i = 0; i < count; ++i) {
     const auto code = static_cast<float>(scalar::modelopt_code(V{centred[static_cast<std::size_t>(i)]},

@@ -40,7 +40,7 @@ template <class T>
 template <class R, class... Parameters, class X, class... Arguments>
 R through_host(R (*f)(Parameters...), const X& x, const Arguments&... arguments) {
   const Device device = device_of(x);
-  if (!traits_of(device).own_memory) return f(x, arguments...);
+  if (!device_traits(device).own_memory) return f(x, arguments...);
   return moved(f(on_host(x), on_host(arguments)...), device);
 }
 

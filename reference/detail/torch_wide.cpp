@@ -23,7 +23,7 @@ Tensor filled(const Tensor& like, const Grid& grid, F f) {
   Tensor y = Tensor::empty(like.shape(), DType::f64, like.device());
   if (like.device().is_meta()) return y;
   auto* out = y.mutable_data<double>();
-  detail::for_block_runs(like.shape(), grid.block, [&](auto begin, auto end, auto j, auto step) {
+  detail::visit_block_runs(like.shape(), grid.block, [&](auto begin, auto end, auto j, auto step) {
     for (auto i = begin; i < end; ++i)
       out[i] = f(i, grid.rows[static_cast<std::size_t>(j + (i - begin) * step)]);
   });

@@ -78,10 +78,10 @@ QParams AffineRule::choose(const Tensor& min_val, const Tensor& max_val) const {
   std::vector<float> scales, zeros;
   for (std::size_t i = 0; i < lower.size(); ++i) {
     if (std::isnan(lower[i])) throw NumericError("[observer] a NaN was observed: leave such batches out");
-    const float lo = scalar::at_most(lower[i], 0.0f), hi = scalar::at_least(upper[i], 0.0f);
+    const float lo = scalar::clamp_max(lower[i], 0.0f), hi = scalar::clamp_min(upper[i], 0.0f);
     const float scale =
         is_symmetric() ? scalar::symmetric_scale(lo, hi, steps / 2) : scalar::asymmetric_scale(lo, hi, steps);
-    scales.push_back(scalar::at_least(scale, eps));
+    scales.push_back(scalar::clamp_min(scale, eps));
     const auto centre = static_cast<float>(options_.dtype == DType::u8 ? middle : 0);
     zeros.push_back(is_symmetric() ? centre : scalar::asymmetric_zero_point(lo, scales.back(), first, last));
   }
@@ -130,8 +130,8 @@ void AffineQuantizedMinMaxObserver::observe(const Tensor& x) {
   FQ_CHECK(min_.shape() == shape && min_.dtype() == x.dtype(), kAffineObserver,
            "ranges are {} {}, before they were {} {}: observe one tensor only", name(x.dtype()),
            to_string(shape), name(min_.dtype()), to_string(min_.shape()));
-  min_ = merged(min_, ranges.lower, scalar::at_most<float>);
-  max_ = merged(max_, ranges.upper, scalar::at_least<float>);
+  min_ = merged(min_, ranges.lower, scalar::clamp_max<float>);
+  max_ = merged(max_, ranges.upper, scalar::clamp_min<float>);
 }
 
 QParams AffineQuantizedMinMaxObserver::calculate_qparams() const {

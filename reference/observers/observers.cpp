@@ -55,8 +55,8 @@ void RangeObserver::observe(const Tensor& x) {
     update(min_, ranges.lower, average);
     update(max_, ranges.upper, average);
   } else {
-    update(min_, ranges.lower, scalar::at_most<float>);
-    update(max_, ranges.upper, scalar::at_least<float>);
+    update(min_, ranges.lower, scalar::clamp_max<float>);
+    update(max_, ranges.upper, scalar::clamp_min<float>);
   }
 }
 

@@ -20,7 +20,7 @@ using ::testing::ThrowsMessage;
 
 Grid make_grid(const Tensor& amax, const Format& format) {
   const auto ranges = amax.to_vector<float>();
-  return Grid::with_scale_bits(format, Granularity::per_axis(0),
+  return Grid::block_scaled(format, Granularity::per_axis(0),
                                amax.reshape({static_cast<std::int64_t>(ranges.size())}), NumBits(4, 3),
                                *std::ranges::max_element(ranges));
 }

@@ -18,7 +18,7 @@ constexpr cpu::SumReader readers[] = {{-128, 127, -1.7f, 1.7f, false},
                                       {0, 0, -0x1p-24f, 0x1p-24f, false}};
 
 bool passes(const cpu::SumReader& r, float v) {
-  return r.open ? scalar::mask_open_below(v, r.below, r.amax) : scalar::mask_closed(v, r.below, r.amax);
+  return r.open ? scalar::mask_open_lower(v, r.below, r.amax) : scalar::mask_closed(v, r.below, r.amax);
 }
 
 struct Expected {
@@ -33,8 +33,8 @@ void compare(const cpu::SumReader& reader, Run&& run, Element&& element) {
     for (const std::int64_t count : counts) {
       std::vector<Code> codes(static_cast<std::size_t>(count) + 1, Code{77}), without = codes;
       std::vector<std::uint8_t> mask(static_cast<std::size_t>(count / 8) + 2, 0xa5);
-      run(count, reader, cpu::CodesOut{codes.data(), dtype_of<Code>, mask.data()});
-      run(count, reader, cpu::CodesOut{without.data(), dtype_of<Code>, nullptr});
+      run(count, reader, cpu::CodesOut{codes.data(), cpp_dtype<Code>, mask.data()});
+      run(count, reader, cpu::CodesOut{without.data(), cpp_dtype<Code>, nullptr});
       ASSERT_EQ(codes, without);
       ASSERT_EQ(codes.back(), Code{77});
       ASSERT_EQ(mask[static_cast<std::size_t>((count + 7) / 8)], 0xa5);
@@ -72,7 +72,7 @@ template <class A, class B>
 void compare_additions() {
   const auto a = codes<A>(37);
   const auto b = codes<B>(113);
-  const cpu::CodeArray left{a.data(), dtype_of<A>}, right{b.data(), dtype_of<B>};
+  const cpu::CodeArray left{a.data(), cpp_dtype<A>}, right{b.data(), cpp_dtype<B>};
   for (const float offset : {0.0f, 128.0f}) {
     const float sa = 0.0213f, sb = 0.00471f, sy = 0.0133f, ra = sa / sy, rb = sb / sy;
     const cpu::AdditionGrid g{ra, rb, 128.0f - (ra * offset + rb * 128.0f), offset, 128, 128, sa, sb};

@@ -391,7 +391,7 @@ TEST(FunctionFormulas, MeetTheirStatedAccuracy) {
   each_float([&](float x) {
     if (std::isnan(x)) return;
     const double erf = std::erf(double(x));
-    worst_erf = std::max(worst_erf, std::abs(double(scalar::erf_of(x)) - erf));
+    worst_erf = std::max(worst_erf, std::abs(double(scalar::erf_value(x)) - erf));
     if (x > 0 || x < -87.3f) return;
     const double power = std::exp(double(x));
     worst_power = std::max(worst_power, std::abs(double(scalar::exp_below_zero(x)) - power) / power);

@@ -50,7 +50,7 @@ std::vector<Case> cases() {
 
 /// The block of each element in memory order, by the definition.
 std::vector<std::int64_t> block_indices(const Case& c) {
-  const Shape sizes = detail::in_memory(c.shape, c.layout), lengths = detail::in_memory(c.block, c.layout);
+  const Shape sizes = detail::memory_order(c.shape, c.layout), lengths = detail::memory_order(c.block, c.layout);
   std::vector<std::int64_t> out;
   for (std::int64_t i = 0; i < numel(c.shape); ++i) {
     std::int64_t rest = i, block = 0, step = 1;
@@ -70,7 +70,7 @@ TEST(BlockMapTest, AllLookupsGiveTheSameBlock) {
     const auto map = BlockMap::of(c.shape, c.block, c.layout);
     const auto index = map.number_index();
     std::vector<std::int64_t> runs(expected.size(), -1);
-    map.for_runs(0, numel(c.shape),
+    map.visit_runs(0, numel(c.shape),
                  [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
                    for (std::int64_t i = begin; i < end; ++i)
                      runs[static_cast<std::size_t>(i)] = j + (i - begin) * step;

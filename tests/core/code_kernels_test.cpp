@@ -69,7 +69,7 @@ void compare(const cpu::CodeArray& codes, F&& value) {
 template <class Code>
 void compare_integers() {
   const auto codes = all_codes<Code>();
-  compare({codes.data(), dtype_of<Code>}, [&](std::size_t i) { return static_cast<float>(codes[i]); });
+  compare({codes.data(), cpp_dtype<Code>}, [&](std::size_t i) { return static_cast<float>(codes[i]); });
 }
 
 TEST(CodeKernels, IntegersDecodeExactly) {

@@ -353,7 +353,7 @@ QuantizedTensor make_blocks(const Tensor& x, Format format, NumBits scale_bits, 
   std::vector<float> amax(static_cast<std::size_t>(numel(blocks)));
   for (std::size_t i = 0; i < amax.size(); ++i) amax[i] = 0.4f + 0.013f * static_cast<float>(i % 40);
   const auto grid =
-      Grid::with_scale_bits(format, by, Tensor::from(amax, {numel(blocks)}), scale_bits, 0.93f, "test");
+      Grid::block_scaled(format, by, Tensor::from(amax, {numel(blocks)}), scale_bits, 0.93f, "test");
   return quantize(x, grid);
 }
 

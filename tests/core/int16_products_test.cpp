@@ -47,7 +47,7 @@ void expect_exact(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64
   const auto x = codes<X>(batch * m * k, std::numeric_limits<X>::min(), std::numeric_limits<X>::max(), 1);
   const auto w = codes<W>(batch * n * k, std::numeric_limits<W>::min(), std::numeric_limits<W>::max(), 2);
   std::vector<std::int32_t> found(std::size_t(batch * m * n), -1);
-  const detail::Codes a{x.data(), dtype_of<X>, 255}, b{w.data(), dtype_of<W>, 255};
+  const detail::Codes a{x.data(), cpp_dtype<X>, 255}, b{w.data(), cpp_dtype<W>, 255};
   cpu::int16_products(batch, m, n, k, a, b, found.data());
   EXPECT_EQ(found, expected_products(batch, m, n, k, x, w)) << batch << ' ' << m << ' ' << n << ' ' << k;
   if (batch > 1) return;

@@ -16,7 +16,7 @@ using ::testing::ThrowsMessage;
 const Format kFp4 = FloatFormat{2, 1};
 
 Grid make_grid(const std::vector<float>& amax, NumBits bits, float global) {
-  return Grid::with_scale_bits(kFp4, Granularity::per_group(16),
+  return Grid::block_scaled(kFp4, Granularity::per_group(16),
                                Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits, global,
                                "w");
 }

@@ -45,7 +45,7 @@ Tensor values(const Shape& shape, bool with_nan) {
 }
 template <class T>
 Tensor empty(const Shape& shape) {
-  return Tensor::empty(shape, dtype_of<T>, Device::cpu(), Layout::channels_last);
+  return Tensor::empty(shape, cpp_dtype<T>, Device::cpu(), Layout::channels_last);
 }
 
 /// Calls f(position in the window, index of the input) for the pixels of a window that are inside the image.
@@ -137,7 +137,7 @@ TEST(PoolKernels, FlippedChannelsPoolTheSmallest) {
 
 template <class T>
 void compare_max_backward(const PoolSizes& s, DType places) {
-  const Tensor x = values<T>(input(s), false), dy = values<float>(output(s), false).to(dtype_of<T>);
+  const Tensor x = values<T>(input(s), false), dy = values<float>(output(s), false).to(cpp_dtype<T>);
   Tensor y = empty<T>(output(s)), dx = empty<T>(input(s));
   Tensor argmax = Tensor::empty(output(s), places, Device::cpu(), Layout::channels_last);
   cpu::max_pool(x, s, y, &argmax, {});
@@ -202,7 +202,7 @@ TEST(PoolKernels, AveragesMatchPlainLoopsBitwise) {
 
 template <class T>
 void compare_average_backward(const PoolSizes& s, bool padded) {
-  const Tensor dy = values<float>(output(s), false).to(dtype_of<T>);
+  const Tensor dy = values<float>(output(s), false).to(cpp_dtype<T>);
   Tensor dx = empty<T>(input(s));
   cpu::avg_pool_backward(dy, s, padded, dx);
   std::vector<T> expected(static_cast<std::size_t>(dx.numel()));

@@ -199,7 +199,7 @@ Step make_step(RecurrentCell cell, std::int64_t width) {
       out.mutable_data<float>()[i] = all[(at += 1299709) % all.size()];
     return out;
   };
-  const std::int64_t gates = detail::gates_of(cell) * width;
+  const std::int64_t gates = detail::gate_count(cell) * width;
   const bool lstm = cell == RecurrentCell::lstm, gru = cell == RecurrentCell::gru;
   Step out{{cell, next({rows, gates}), next({rows, gates}), next({gates}), {}, {}, {}, next({rows, width})},
            {cell, {}, {}, {}, {}, next({rows, width}), next({rows, width}), {}, next({rows, gates}), {}}};

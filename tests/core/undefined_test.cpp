@@ -106,7 +106,7 @@ TEST(Undefined, TensorsReturnOrThrow) {
       {"amax of blocks",
        {Does::throws,
         [](Tensor& x) {
-          (void)Grid::with_scale_bits(IntFormat{}, Granularity::per_tensor(), x, NumBits(8, 0), 1);
+          (void)Grid::block_scaled(IntFormat{}, Granularity::per_tensor(), x, NumBits(8, 0), 1);
         }}},
       {"quantize", {Does::throws, [](Tensor& x) { (void)quantize(x, make_grid()); }}},
       {"quantize several",

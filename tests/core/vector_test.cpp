@@ -72,7 +72,7 @@ void expect_code(const cpu::SumGrid& grid, std::int32_t sum, std::size_t c, Code
     v = scalar::normalized_sum(a, scale[c], shift[c]);
   }
   ASSERT_EQ(code, static_cast<Code>(expected)) << sum;
-  ASSERT_EQ(passes, reader.open ? scalar::mask_open_below(v, reader.below, reader.amax)
+  ASSERT_EQ(passes, reader.open ? scalar::mask_open_lower(v, reader.below, reader.amax)
                                 : scalar::mask_closed(v, reader.below, reader.amax))
       << sum;
 }

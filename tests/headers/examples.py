@@ -21,7 +21,7 @@ PRELUDE = """#include <iostream>
 namespace fq::examples {
 
 bool train_step();
-void train_on(const Batch& batch);
+void train_batch(const Batch& batch);
 void use(const Tensor& x, const Tensor& y);
 """
 LINE = re.compile(r"^\s*///     (.*)$")

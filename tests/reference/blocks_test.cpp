@@ -29,7 +29,7 @@ class Blocks : public testing::TestWithParam<ShapeAndBlock> {};
 TEST_P(Blocks, VisitEveryElementOnceInItsBlock) {
   const auto& [x, block] = GetParam();
   std::vector<std::int64_t> blocks;
-  detail::for_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
+  detail::visit_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
     EXPECT_EQ(begin, static_cast<std::int64_t>(blocks.size()));
     for (auto i = begin; i < end; ++i) blocks.push_back(j + (i - begin) * step);
   });

@@ -28,7 +28,7 @@ std::int64_t available_kilobytes() {
 TEST(LargeTensor, BlocksAreCountedIn64Bits) {
   const Shape x{3, k2To31 / 2 + 7, 5};
   std::int64_t next = 0, last = 0, runs = 0;
-  detail::for_block_runs(x, {1, k2To31 / 8, 5}, [&](auto begin, auto end, auto j, auto) {
+  detail::visit_block_runs(x, {1, k2To31 / 8, 5}, [&](auto begin, auto end, auto j, auto) {
     EXPECT_EQ(begin, next);
     EXPECT_EQ(j, runs++);
     next = end;

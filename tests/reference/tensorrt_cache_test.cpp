@@ -26,15 +26,15 @@ TEST(TensorrtCache, RejectsInvalidEntries) {
 TEST(Grid, SupportsEightBitScales) {
   const Tensor amax = Tensor::from({0.0f, 6.0f, 6.5f, 1e-20f});
   const auto by = Granularity::per_axis(0);
-  const Grid mx = Grid::with_scale_bits(FloatFormat{2, 1}, by, amax, {8, 0}, 1);
+  const Grid mx = Grid::block_scaled(FloatFormat{2, 1}, by, amax, {8, 0}, 1);
   EXPECT_EQ(mx.scale.to_vector<float>(), (std::vector<float>{0x1p-127f, 1, 2, 0x1p-69f}));
   EXPECT_EQ(mx.amax.to_vector<float>()[2], 12.0f);
-  const Grid nvfp4 = Grid::with_scale_bits(FloatFormat{2, 1}, by, amax, {4, 3}, 448 * 6);
+  const Grid nvfp4 = Grid::block_scaled(FloatFormat{2, 1}, by, amax, {4, 3}, 448 * 6);
   EXPECT_EQ(nvfp4.scale.to_vector<float>(), (std::vector<float>{0x1p-9f, 1, 1.125f, 0x1p-9f}));
   EXPECT_EQ(nvfp4.amax.to_vector<float>()[2], 6.75f);
-  EXPECT_THROW((void)Grid::with_scale_bits(FloatFormat{2, 1}, by, amax, {5, 2}, 1), ArgumentError);
-  EXPECT_THROW((void)Grid::with_scale_bits(FloatFormat{2, 1}, by, amax, {4, 3}, NAN), ArgumentError);
-  EXPECT_THROW((void)Grid::with_scale_bits(FloatFormat{2, 1}, by, Tensor::from({-1.0f}), {8, 0}, 1),
+  EXPECT_THROW((void)Grid::block_scaled(FloatFormat{2, 1}, by, amax, {5, 2}, 1), ArgumentError);
+  EXPECT_THROW((void)Grid::block_scaled(FloatFormat{2, 1}, by, amax, {4, 3}, NAN), ArgumentError);
+  EXPECT_THROW((void)Grid::block_scaled(FloatFormat{2, 1}, by, Tensor::from({-1.0f}), {8, 0}, 1),
                ArgumentError);
 }
 

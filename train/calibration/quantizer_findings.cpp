@@ -70,7 +70,7 @@ class Watch : public Recorder {
  public:
   explicit Watch(const std::map<std::string, const TensorQuantizer*>& quantizers) : quantizers_(quantizers) {}
 
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes) override {
     const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
     if (codes == nullptr || output.numel() == 0 || !quantizers_.contains(codes->grid.name)) return;

@@ -78,7 +78,7 @@ AlgorithmOptions::AlgorithmOptions(const std::string& algorithm, const std::vect
     : samples_(samples) {
   if (given == nullptr) return;
   for (const auto& [key, value] : given->items())
-    detail::at_place("/" + detail::json_pointer_token(key), [&, &key = key, &value = value] {
+    detail::locate_errors("/" + detail::json_pointer_token(key), [&, &key = key, &value = value] {
       const auto& option = option_named(key, algorithm, known);
       const double number = read(algorithm, key, option.type, value);
       if (key == option.name || !given->contains(option.name)) values_[option.name] = number;
@@ -100,7 +100,7 @@ bool AlgorithmOptions::flag(const std::string& name, bool fallback) const {
 
 Algorithm::Algorithm(const QuantConfig& config, std::int64_t samples)
     : name_(config.weight_algorithm), entry_(std::make_shared<const AlgorithmEntry>(entry_of(name_))) {
-  detail::at_place(config.weight_place, [&] {
+  detail::locate_errors(config.weight_place, [&] {
     options_ = std::make_shared<const AlgorithmOptions>(name_, entry_->options, config.weight_options.get(),
                                                         samples);
   });

@@ -34,7 +34,7 @@ class OutputRecorder : public Recorder {
     for (const auto& layer : layers) layers_.try_emplace(layer.path, layer.rows());
   }
 
-  void on_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
+  void record_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
     const auto found = layers_.find(module_path());
     if (busy_ || found == layers_.end() || !traits(op).has_weight) return;
     busy_ = true;  // reading the output as floats runs an operator, too

@@ -72,9 +72,9 @@ struct AxisBlocks {
 
   [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
     if (blocks == 1) return {0, 0};
-    return in_row(i - quotient(i, size) * size);
+    return row_place(i - quotient(i, size) * size);
   }
-  [[nodiscard]] FQ_HD Place in_row(std::int64_t at) const {
+  [[nodiscard]] FQ_HD Place row_place(std::int64_t at) const {
     return {at, length == 1 ? at : quotient(at, length)};
   }
 };
@@ -100,13 +100,13 @@ struct BlockMap {
   /// Position of an element: row `row` of the last axis, whose first block is `base`.
   struct Place {
     std::int64_t row, base;
-    AxisBlocks::Place in_row;
+    AxisBlocks::Place row_place;
   };
 
   /// Creates the map. The shape must have elements and block lengths must not be 0. Both shapes are logical.
   [[nodiscard]] static BlockMap of(const Shape& shape, const Shape& block,
                                    Layout layout = Layout::row_major) {
-    const auto axes = merged_axes(in_memory(shape, layout), in_memory(block, layout));
+    const auto axes = merged_axes(memory_order(shape, layout), memory_order(block, layout));
     BlockMap out;
     out.outer_axes = static_cast<int>(axes.size()) - 1;
     if (out.outer_axes > most_axes)
@@ -118,7 +118,7 @@ struct BlockMap {
 
   [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
     const std::int64_t row = quotient(i, last.size);
-    return {row, first_block(row), last.in_row(i - row * last.size)};
+    return {row, first_block(row), last.row_place(i - row * last.size)};
   }
   [[nodiscard]] FQ_HD std::int64_t first_block(std::int64_t row) const {
     std::int64_t block = 0, step = last.blocks;
@@ -132,7 +132,7 @@ struct BlockMap {
   }
   [[nodiscard]] FQ_HD std::int64_t block_index(std::int64_t i) const {
     const Place found = place(i);
-    return found.base + found.in_row.index;
+    return found.base + found.row_place.index;
   }
 
   /// Returns the outer axis `a`, or the last axis for a == outer_axes.
@@ -206,7 +206,7 @@ struct BlockMap {
   /// Calls f(begin, end, j, step) for consecutive runs of the elements [from, to). Element i of a run
   /// belongs to block j + (i - begin) * step, with step 0 or 1.
   template <class F>
-  void for_runs(std::int64_t from, std::int64_t to, F&& f) const {
+  void visit_runs(std::int64_t from, std::int64_t to, F&& f) const {
     for (std::int64_t i = from; i < to;) {
       const std::int64_t row = i / last.size, end = std::min(to, (row + 1) * last.size),
                          base = first_block(row);
@@ -230,10 +230,10 @@ struct BlockMap {
   }
 };
 
-/// Calls f as BlockMap::for_runs, for all elements of a tensor of shape `x`.
+/// Calls f as BlockMap::visit_runs, for all elements of a tensor of shape `x`.
 template <class F>
-void for_block_runs(const Shape& x, const Shape& block, F&& f) {
-  if (const std::int64_t count = numel(x); count > 0) BlockMap::of(x, block).for_runs(0, count, f);
+void visit_block_runs(const Shape& x, const Shape& block, F&& f) {
+  if (const std::int64_t count = numel(x); count > 0) BlockMap::of(x, block).visit_runs(0, count, f);
 }
 
 }  // namespace fq::detail

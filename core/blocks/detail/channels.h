@@ -46,7 +46,7 @@ struct Channels {
 /// Calls f(begin, end, channel) for runs of elements of one channel, in memory order. Blocks of 4096
 /// elements run in parallel, so that masks of different blocks share no byte.
 template <class F>
-void for_runs(std::int64_t count, const Channels& view, F&& f) {
+void visit_runs(std::int64_t count, const Channels& view, F&& f) {
   constexpr std::int64_t block = 4096;
   const std::int64_t blocks = (count + block - 1) / block;
 #pragma omp parallel for schedule(static) if (blocks > 16)
@@ -101,7 +101,7 @@ struct RunBlocks {
 
 /// Calls f(begin, end) for every block, in parallel.
 template <class F>
-void for_blocks(const RunBlocks& blocks, F&& f) {
+void parallel_blocks(const RunBlocks& blocks, F&& f) {
   detail::parallel_for(blocks.count, blocks.count > 2,
                        [&](std::int64_t b) { f(blocks.begin(b), blocks.end(b)); });
 }

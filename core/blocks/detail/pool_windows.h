@@ -49,12 +49,12 @@ struct Covering {
   std::int64_t begin = 0, end = 0;
 
   /// Moves to a later position, without division.
-  void move_to(std::int64_t position) {
+  void advance(std::int64_t position) {
     while (begin < windows && begin * stride + kernel <= position) ++begin;
     while (end < windows && end * stride <= position) ++end;
   }
   /// Moves to any position.
-  FQ_HD void jump_to(std::int64_t position) {
+  FQ_HD void seek(std::int64_t position) {
     begin = position < kernel ? 0 : std::min((position - kernel) / stride + 1, windows);
     end = std::min(position / stride + 1, windows);
   }

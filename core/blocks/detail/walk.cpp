@@ -2,7 +2,7 @@
 
 namespace fq::cpu {
 
-std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout) {
+std::vector<std::int64_t> axis_strides(const Shape& shape, Layout layout) {
   if (layout == Layout::channels_last)
     return {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
   std::vector<std::int64_t> strides(shape.size(), 1);
@@ -11,7 +11,7 @@ std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout) {
 }
 
 std::vector<std::int64_t> broadcast_strides(const Shape& shape, Layout layout, const Shape& out) {
-  const auto own = strides_of(shape, layout);
+  const auto own = axis_strides(shape, layout);
   const std::size_t missing = out.size() - shape.size();
   std::vector<std::int64_t> strides(out.size(), 0);
   for (std::size_t i = 0; i < shape.size(); ++i)
@@ -62,14 +62,14 @@ Walk broadcast_walk(const Placed& a, const Placed& b, const Placed& y) {
 
 Walk sum_walk(const Placed& x, const Shape& out) {
   return {
-      x.shape, x.layout, {broadcast_strides(out, Layout::row_major, x.shape), strides_of(x.shape, x.layout)}};
+      x.shape, x.layout, {broadcast_strides(out, Layout::row_major, x.shape), axis_strides(x.shape, x.layout)}};
 }
 
 Walk permute_walk(const Placed& x, const std::vector<int>& axes, const Shape& y) {
-  const auto own = strides_of(x.shape, x.layout);
+  const auto own = axis_strides(x.shape, x.layout);
   std::vector<std::int64_t> strides;
   for (const int axis : axes) strides.push_back(own[static_cast<std::size_t>(axis)]);
-  return {y, Layout::row_major, {strides, strides_of(y, Layout::row_major)}};
+  return {y, Layout::row_major, {strides, axis_strides(y, Layout::row_major)}};
 }
 
 }  // namespace fq::cpu

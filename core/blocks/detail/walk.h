@@ -11,7 +11,7 @@
 namespace fq::detail {
 
 /// Returns the values of the axes of a 4-D tensor in memory order, or `axes` itself for row-major tensors.
-inline Shape in_memory(const Shape& axes, Layout layout) {
+inline Shape memory_order(const Shape& axes, Layout layout) {
   if (layout == Layout::row_major) return axes;
   return {axes[0], axes[2], axes[3], axes[1]};
 }
@@ -20,7 +20,7 @@ inline Shape in_memory(const Shape& axes, Layout layout) {
 inline AxisView memory_view(const Shape& shape, Layout layout, int axis) {
   if (layout == Layout::row_major) return axis_view(shape, axis);
   constexpr int position[] = {0, 3, 1, 2};
-  return axis_view(in_memory(shape, layout), position[axis]);
+  return axis_view(memory_order(shape, layout), position[axis]);
 }
 
 }  // namespace fq::detail
@@ -30,7 +30,7 @@ inline AxisView memory_view(const Shape& shape, Layout layout, int axis) {
 namespace fq::cpu {
 
 /// Returns the distance in elements between neighbours along each logical axis.
-[[nodiscard]] std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout);
+[[nodiscard]] std::vector<std::int64_t> axis_strides(const Shape& shape, Layout layout);
 /// As above, right-aligned to `out` by NumPy's rule, with 0 along broadcast axes.
 [[nodiscard]] std::vector<std::int64_t> broadcast_strides(const Shape& shape, Layout layout,
                                                           const Shape& out);

@@ -59,7 +59,7 @@ struct Place {
   unsigned mode = 0;   // of a file
 };
 
-Place place_of(const std::string& path) {
+Place find_place(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) fail(path, errno);
@@ -84,20 +84,20 @@ class CheckedTargets {
   }
   void set(const std::string& path, const std::string& target) {
     std::error_code none;
-    const fs::path folder = fs::absolute(detail::folder_of(target), none);
+    const fs::path folder = fs::absolute(detail::parent_folder(target), none);
     const fs::path whole = fs::weakly_canonical(folder, none);
     const std::scoped_lock lock(mutex_);
-    targets_[key_of(path)] = ((none ? folder : whole) / fs::path(target).filename()).string();
+    targets_[normalized_path(path)] = ((none ? folder : whole) / fs::path(target).filename()).string();
   }
   /// Returns the target, or an empty string for a path that was not checked.
   [[nodiscard]] std::string of(const std::string& path) {
     const std::scoped_lock lock(mutex_);
-    const auto found = targets_.find(key_of(path));
+    const auto found = targets_.find(normalized_path(path));
     return found == targets_.end() ? std::string() : found->second;
   }
 
  private:
-  static std::string key_of(const std::string& path) {
+  static std::string normalized_path(const std::string& path) {
     std::error_code none;  // ignored: a later write reports an empty path
     return fs::absolute(path, none).lexically_normal().string();
   }
@@ -130,7 +130,7 @@ void write_all(int file, std::string_view bytes, const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const std::string checked = CheckedTargets::instance().of(path_);
-  const Place place = checked.empty() ? place_of(path_) : checked_place(path_, checked);
+  const Place place = checked.empty() ? find_place(path_) : checked_place(path_, checked);
   target_ = place.target;
   if (place.kind == Place::Kind::other) {
     direct_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
@@ -171,7 +171,7 @@ void AtomicFile::replace() try {
 }
 
 void AtomicFile::sync_folder() const {
-  const int error = unfinished_ ? detail::sync_folder(detail::folder_of(target_)) : 0;
+  const int error = unfinished_ ? detail::sync_folder(detail::parent_folder(target_)) : 0;
   if (error != 0)
     throw SystemError(fmt::format("[write_file] {} is written, but its directory cannot be synced: {}", path_,
                                   std::generic_category().message(error)));
@@ -192,7 +192,7 @@ void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> f
 
 /// Throws if `path` cannot be written now.
 void check_writable(const std::string& path) {
-  const Place place = place_of(path);
+  const Place place = find_place(path);
   if (place.kind == Place::Kind::other) return;
   try {
     const detail::UnfinishedFile trial(place.target, 0);

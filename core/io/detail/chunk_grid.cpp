@@ -23,13 +23,13 @@ bool advance(Shape& place, const Shape& low, const Shape& high, const Shape& ste
 ChunkGrid::ChunkGrid(Shape sizes, Shape chunk, std::int64_t element_bytes)
     : sizes_(std::move(sizes)), chunk_(std::move(chunk)), element_bytes_(element_bytes) {}
 
-bool ChunkGrid::at_edge(const Shape& origin) const {
+bool ChunkGrid::is_padded(const Shape& origin) const {
   for (std::size_t axis = 0; axis < sizes_.size(); ++axis)
     if (origin[axis] + chunk_[axis] > sizes_[axis]) return true;
   return false;
 }
 
-void ChunkGrid::for_each(std::int64_t begin, std::int64_t end,
+void ChunkGrid::visit_chunks(std::int64_t begin, std::int64_t end,
                          const std::function<void(const Shape&)>& visit) const {
   Shape low(sizes_.size(), 0), high = sizes_;
   low[0] = begin / chunk_[0] * chunk_[0];

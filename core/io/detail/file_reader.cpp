@@ -150,7 +150,7 @@ std::string directory_kind(const std::filesystem::path& path) {
                      most->second == 1 ? "file" : "files");
 }
 
-std::string kind_of(const std::string& path) {
+std::string detect_kind(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return directory_kind(path);
   const FileReader file(path);
@@ -182,7 +182,7 @@ bool has_hdf5_signature(const FileReader& file) {
 
 std::string file_kind(const std::string& path) {
   try {
-    return kind_of(path);
+    return detect_kind(path);
   } catch (const std::exception&) {
     return {};
   }

@@ -114,7 +114,7 @@ File open(const std::string& path) {
   return open(FileReader(path));
 }
 
-Shape shape_of(hid_t space, const std::string& path, const std::string& dataset) {
+Shape dataspace_shape(hid_t space, const std::string& path, const std::string& dataset) {
   const auto kind = H5Sget_simple_extent_type(space);
   if (kind != H5S_SIMPLE && kind != H5S_SCALAR)
     throw FileError(path, dataset,

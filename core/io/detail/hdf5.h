@@ -35,7 +35,7 @@ class Lock {
 
 /// Returns HDF5's name of an object. The root is "/" for HDF5 and "" here. Valid for the lifetime of
 /// `object`.
-[[nodiscard]] inline const char* place_of(const std::string& object) {
+[[nodiscard]] inline const char* object_name(const std::string& object) {
   return object.empty() ? "/" : object.c_str();
 }
 
@@ -97,7 +97,7 @@ class Replaced : public FileError {
 /// Opens the file that has this path now.
 [[nodiscard]] File open(const std::string& path);
 /// Returns the sizes of a simple or scalar dataspace; throws FileError for others.
-[[nodiscard]] Shape shape_of(hid_t space, const std::string& path, const std::string& dataset);
+[[nodiscard]] Shape dataspace_shape(hid_t space, const std::string& path, const std::string& dataset);
 /// Returns the memory type for elements of `dtype` (8 bits and more). Floats without an HDF5 type are stored
 /// as integers.
 [[nodiscard]] hid_t storage_type(DType dtype);

@@ -35,7 +35,7 @@ std::uint32_t fletcher32(const Bytes& data, std::size_t bytes) {
   return folded(second) << 16 | folded(first);
 }
 
-Bytes without_checksum(Bytes data) {
+Bytes strip_checksum(Bytes data) {
   if (data.size() < kChecksumBytes) bad("has a chunk that is too short for its checksum");
   const std::size_t bytes = data.size() - kChecksumBytes;
   std::uint32_t stored = 0;
@@ -113,7 +113,7 @@ std::vector<std::byte> ChunkFilters::decode(std::vector<std::byte> stored, unsig
   for (std::size_t i = filters_.size(); i-- > 0;) {
     if ((skipped >> i & 1) != 0) continue;
     if (filters_[i].id == H5Z_FILTER_FLETCHER32) {
-      stored = without_checksum(std::move(stored));
+      stored = strip_checksum(std::move(stored));
       --checksums;
     } else if (filters_[i].id == H5Z_FILTER_SHUFFLE) {
       stored = unshuffled(stored, filters_[i].element_bytes);

@@ -37,7 +37,7 @@ namespace {
 
 constexpr std::size_t kGrowth = 4096;
 
-Space space_of(const Shape& shape) {
+Space make_dataspace(const Shape& shape) {
   FQ_CHECK(shape.size() <= H5S_MAX_RANK, "save_state", "{} has too many axes: HDF5 has at most {}",
            to_string(shape), H5S_MAX_RANK);
   const std::vector<hsize_t> sizes(shape.begin(), shape.end());
@@ -69,7 +69,7 @@ Dataset Image::write(const std::string& name, hid_t type, const Shape& shape, co
   const Properties creation(FQ_CALL(H5Pcreate(H5P_DATASET_CREATE), "save_state"));
   FQ_CALL(H5Pset_create_intermediate_group(links.get(), 1), "save_state");
   FQ_CALL(H5Pset_obj_track_times(creation.get(), false), "save_state");  // same state, same bytes
-  const Space space = space_of(shape);
+  const Space space = make_dataspace(shape);
   Dataset dataset(
       FQ_CALL(H5Dcreate2(file(), name.c_str(), type, space.get(), links.get(), creation.get(), H5P_DEFAULT),
               "save_state"));

@@ -47,7 +47,7 @@ bool has_object(hid_t file, const std::string& path, const std::string& name) {
 constexpr std::size_t kMostTexts = std::size_t{1} << 20;
 constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
 
-std::string without_padding(const char* begin, std::size_t size, H5T_str_t padding) {
+std::string strip_padding(const char* begin, std::size_t size, H5T_str_t padding) {
   std::string text(begin, ::strnlen(begin, size));
   if (padding == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
   return text;
@@ -110,7 +110,7 @@ std::vector<std::string> fixed_texts(const TextSource& from) {
   from.read(bytes.data());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < from.count; ++i)
-    out.push_back(valid_utf8(without_padding(&bytes[i * size], size, H5Tget_strpad(from.type))));
+    out.push_back(valid_utf8(strip_padding(&bytes[i * size], size, H5Tget_strpad(from.type))));
   return out;
 }
 
@@ -153,7 +153,7 @@ struct Hdf5Reader::Body {
   /// Opens an existing attribute. The caller must hold the lock.
   [[nodiscard]] h5::Attribute attribute(const std::string& object, const std::string& name) const {
     h5::Attribute found(
-        H5Aopen_by_name(file.get(), h5::place_of(object), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+        H5Aopen_by_name(file.get(), h5::object_name(object), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
     h5::check(found.get(), path, object, fmt::format("has an unreadable attribute '{}'", name));
     return found;
   }
@@ -177,7 +177,7 @@ bool Hdf5Reader::has(const std::string& name) const {
 
 std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
   const h5::Lock lock;
-  const char* at = h5::place_of(group);
+  const char* at = h5::object_name(group);
   H5G_info_t info{};
   h5::check(H5Gget_info_by_name(body_->file.get(), at, &info, H5P_DEFAULT), path(), group, "is not a group");
   std::vector<std::string> names;
@@ -204,7 +204,7 @@ Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
 
 bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
   const h5::Lock lock;
-  const auto exists = H5Aexists_by_name(body_->file.get(), h5::place_of(object), name.c_str(), H5P_DEFAULT);
+  const auto exists = H5Aexists_by_name(body_->file.get(), h5::object_name(object), name.c_str(), H5P_DEFAULT);
   h5::check(exists, path(), object, "has unreadable attributes");
   return exists > 0;
 }

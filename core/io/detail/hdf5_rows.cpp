@@ -44,7 +44,7 @@ void Hdf5Rows::Body::read_selected(std::int64_t begin, std::int64_t end, std::by
 }
 
 void Hdf5Rows::Body::read_chunks(std::int64_t begin, std::int64_t end, std::byte* out) const {
-  grid_->for_each(begin, end, [&](const Shape& origin) {
+  grid_->visit_chunks(begin, end, [&](const Shape& origin) {
     const auto elements = read_chunk(origin);
     if (!elements.empty()) grid_->copy(origin, elements.data(), begin, end, out);
   });
@@ -73,7 +73,7 @@ Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, st
   const auto read =
       H5Dread_chunk(dataset.get(), H5P_DEFAULT, offset.data(), &chunk.skipped, chunk.bytes.data());
   h5::check(read, path, name, fmt::format("has an unreadable chunk at {}", to_string(origin)));
-  if (plain_edges_ && grid_->at_edge(origin)) chunk.skipped = ~0u;
+  if (plain_edges_ && grid_->is_padded(origin)) chunk.skipped = ~0u;
   return chunk;
 }
 
@@ -214,7 +214,7 @@ void Hdf5Rows::Body::take_type() {
 
 void Hdf5Rows::Body::take_shape() {
   const h5::Space space(H5Dget_space(dataset.get()));
-  shape = h5::shape_of(space.get(), path, name);
+  shape = h5::dataspace_shape(space.get(), path, name);
   if (shape.empty()) refuse("is a single value: rows are along its first axis");
   const std::int64_t elements = numel(Shape(shape.begin() + 1, shape.end()));
   row_bytes = byte_size(dtype, std::min(elements, kMostElements));

@@ -227,7 +227,7 @@ class LineFinder {
   bool entered_ = false, next_ = false;
 };
 
-std::vector<std::string> steps_of(const std::string& pointer) {
+std::vector<std::string> pointer_steps(const std::string& pointer) {
   std::vector<std::string> steps;
   for (std::size_t begin = 1; begin <= pointer.size() && !pointer.empty();) {
     const std::size_t end = std::min(pointer.find('/', begin), pointer.size());
@@ -267,7 +267,7 @@ JsonText::JsonText(std::string_view text, std::string what, std::string file)
   if (!read_json(text_, builder, line)) raise(what_, file_, "", builder.error_line(), builder.error());
 }
 
-JsonText JsonText::of_value(ordered_json value, std::string text, std::string what) {
+JsonText JsonText::from_value(ordered_json value, std::string text, std::string what) {
   JsonText out;
   out.what_ = std::move(what);
   out.text_ = std::move(text);
@@ -289,7 +289,7 @@ std::shared_ptr<const JsonText> JsonText::load(const std::string& file, std::str
 
 int JsonText::line(const std::string& pointer) const {
   int line = 1;
-  LineFinder finder(steps_of(pointer), line);
+  LineFinder finder(pointer_steps(pointer), line);
   read_json(text_, finder, line);
   return finder.found();
 }

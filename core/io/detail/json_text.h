@@ -80,7 +80,7 @@ class JsonText {
   /// FileErrors, otherwise ArgumentErrors. Throws with the line if the text is not JSON.
   JsonText(std::string_view text, std::string what, std::string file = {});
   /// Wraps a value that a program made. `text` is its JSON; only error messages read it, to find lines.
-  [[nodiscard]] static JsonText of_value(nlohmann::ordered_json value, std::string text, std::string what);
+  [[nodiscard]] static JsonText from_value(nlohmann::ordered_json value, std::string text, std::string what);
   /// Throws FileError if the file cannot be read.
   [[nodiscard]] static std::shared_ptr<const JsonText> load(const std::string& file, std::string what);
 

@@ -52,7 +52,7 @@ bool is_written(const std::string& path) {
 
 }  // namespace
 
-std::string folder_of(const std::string& path) {
+std::string parent_folder(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
@@ -79,7 +79,7 @@ bool is_open_file(int file, const std::string& path) {
 }
 
 UnfinishedFile::UnfinishedFile(std::string target)
-    : target_(std::move(target)), folder_(folder_of(target_)), prefix_(companion_name(target_, "")) {}
+    : target_(std::move(target)), folder_(parent_folder(target_)), prefix_(companion_name(target_, "")) {}
 
 UnfinishedFile::UnfinishedFile(std::string target, unsigned mode) : UnfinishedFile(std::move(target)) {
   for (int attempt = 0;; ++attempt) {

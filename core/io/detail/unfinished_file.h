@@ -36,7 +36,7 @@ class UnfinishedFile {
 };
 
 /// Returns the directory of a file, "." if the path has none.
-[[nodiscard]] std::string folder_of(const std::string& path);
+[[nodiscard]] std::string parent_folder(const std::string& path);
 /// Syncs a folder to disk, so that its names survive a power failure. Returns the system's error. Returns 0
 /// on success and for a folder that cannot be synced: one that is writable but not readable, or on a file
 /// system without sync.

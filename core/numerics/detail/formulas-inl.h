@@ -120,7 +120,7 @@ FQ_HD auto mask_closed(V v, V lower, V amax) {
   return and_(less_equal_(lower, v), less_equal_(v, amax));
 }
 template <class V>
-FQ_HD auto mask_open_below(V v, V lower, V amax) {
+FQ_HD auto mask_open_lower(V v, V lower, V amax) {
   return and_(less_(lower, v), less_equal_(v, amax));
 }
 
@@ -281,14 +281,14 @@ FQ_HD V modelopt_int_cast(V x, V lower, V upper) {
 
 /// fl(c * fl(1/v)): PyTorch's division of a number by a tensor.
 template <class V>
-FQ_HD V number_over(float c, V v) {
+FQ_HD V number_quotient(float c, V v) {
   return mul_(constant_(v, c), div_(constant_(v, 1.0f), v));
 }
 
 /// s = fl(448 * fl(1/a)), with a = 1 if amax <= 2^-24.
 template <class V>
 FQ_HD V modelopt_e4m3_scale(V amax) {
-  return number_over(448.0f,
+  return number_quotient(448.0f,
                      select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), amax));
 }
 

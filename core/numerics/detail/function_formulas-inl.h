@@ -38,7 +38,7 @@ FQ_HD V exp_below_zero(V x) {
 /// The error function as in ONNX Runtime's f32 code (MLAS, after Juffa): an odd polynomial below 0.921875, 1
 /// - e^-p(|x|) above, and 1 from 3.925. The error is at most 1.2e-7. NaN stays.
 template <class V>
-FQ_HD V erf_of(V x) {
+FQ_HD V erf_value(V x) {
   const V a = min_(constant_(x, 3.925f), abs_(x)), s = mul_(a, a);
   V low = fma_(constant_(x, -5.99104969e-4f), s, constant_(x, 4.99339588e-3f));
   low = fma_(low, s, constant_(x, -2.67667342e-2f));
@@ -59,7 +59,7 @@ FQ_HD V erf_of(V x) {
 
 /// 1 / (1 + e^-x)
 template <class V>
-FQ_HD V sigmoid_of(V x) {
+FQ_HD V sigmoid_value(V x) {
   const V one = constant_(x, 1.0f), zero = constant_(x, 0.0f), e = exp_below_zero(sub_(zero, abs_(x)));
   return div_(select_(less_(x, zero), e, one), add_(one, e));
 }
@@ -67,18 +67,18 @@ FQ_HD V sigmoid_of(V x) {
 /// x * sigmoid(x) (Elfwing et al., arXiv:1702.03118).
 template <class V>
 FQ_HD V silu_value(V x) {
-  return mul_(x, sigmoid_of(x));
+  return mul_(x, sigmoid_value(x));
 }
 template <class V>
 FQ_HD V silu_slope(V x) {
-  const V one = constant_(x, 1.0f), s = sigmoid_of(x);
+  const V one = constant_(x, 1.0f), s = sigmoid_value(x);
   return mul_(s, add_(one, mul_(x, sub_(one, s))));
 }
 
 /// Cumulative distribution function of the normal distribution.
 template <class V>
 FQ_HD V normal_share(V x) {
-  const V erf = erf_of(mul_(x, constant_(x, 0.707106781f)));
+  const V erf = erf_value(mul_(x, constant_(x, 0.707106781f)));
   return mul_(constant_(x, 0.5f), add_(constant_(x, 1.0f), erf));
 }
 /// x * normal_share(x) (Hendrycks and Gimpel, arXiv:1606.08415).

@@ -19,16 +19,16 @@ namespace fq::scalar {
 
 /// Returns v limited to at least or at most `bound`; NaN stays.
 template <class V>
-FQ_HD V at_least(V v, V bound) {
+FQ_HD V clamp_min(V v, V bound) {
   return select_(less_(v, bound), bound, v);
 }
 template <class V>
-FQ_HD V at_most(V v, V bound) {
+FQ_HD V clamp_max(V v, V bound) {
   return select_(less_(bound, v), bound, v);
 }
 template <class V>
 FQ_HD V symmetric_scale(V lower, V upper, V half_steps) {
-  return div_(at_least(upper, sub_(constant_(lower, 0.0f), lower)), half_steps);
+  return div_(clamp_min(upper, sub_(constant_(lower, 0.0f), lower)), half_steps);
 }
 /// The larger of lo / qmin and hi / qmax, so that no value is clipped. The first is used only if it is
 /// larger.
@@ -73,7 +73,7 @@ FQ_HD V range_fake_quant(V x, V step, V zero, V lower, V upper) {
 
 /// y = max(min(x, hi), lo), NaN where one of them is; the gradient passes by mask_open.
 template <class V>
-FQ_HD V clip_to(V x, V lower, V upper) {
+FQ_HD V clip_value(V x, V lower, V upper) {
   const V below = select_(is_nan_(upper), upper, select_(less_(upper, x), upper, x));
   return select_(is_nan_(lower), lower, select_(less_(below, lower), lower, below));
 }
@@ -214,7 +214,7 @@ FQ_HD V shifted_code(V x, V factor, V zero) {
 template <class V>
 FQ_HD V torchao_nvfp4_scale(V amax, V per_tensor) {
   const V ratio = div_(div_(amax, constant_(amax, 6.0f)), per_tensor);
-  return round_e4m3(at_least(ratio, constant_(amax, 0x1p-6f)));
+  return round_e4m3(clamp_min(ratio, constant_(amax, 0x1p-6f)));
 }
 
 #ifdef FQ_FORMULAS_VECTOR

@@ -10,7 +10,7 @@ namespace fq::detail {
 enum class RecurrentCell : unsigned char { lstm, gru, rnn_tanh, rnn_relu };
 
 /// Number of row blocks in the weights.
-constexpr std::int64_t gates_of(RecurrentCell cell) noexcept {
+constexpr std::int64_t gate_count(RecurrentCell cell) noexcept {
   return cell == RecurrentCell::lstm ? 4 : cell == RecurrentCell::gru ? 3 : 1;
 }
 

@@ -17,7 +17,7 @@ FQ_HD SumReader sum_reader(const GridRow& row, bool relu) {
 }
 
 FQ_HD bool passes(const SumReader& reader, float v) {
-  return reader.open ? scalar::mask_open_below(v, reader.below, reader.amax)
+  return reader.open ? scalar::mask_open_lower(v, reader.below, reader.amax)
                      : scalar::mask_closed(v, reader.below, reader.amax);
 }
 

@@ -19,7 +19,7 @@ struct Nothing {};
 struct AttentionSamples::Part {
   Tensor tensor;
   std::int64_t rows, columns;
-  bool beside = true;
+  bool side_by_side = true;
 };
 
 bool AttentionSamples::takes(const AttentionShape& shape, bool causal, Device device, DType dtype) {
@@ -40,10 +40,10 @@ void AttentionSamples::multiply(const Part& a, bool transpose_a, const Part& b, 
                        transposed ? x.columns : x.rows,
                        transposed ? x.rows : x.columns,
                        transposed,
-                       x.beside ? shape_.heads : 1};
+                       x.side_by_side ? shape_.heads : 1};
   };
   cpu::gemm(matrix(a, transpose_a), matrix(b, transpose_b), out.tensor.mutable_data<float>(), shape_.heads,
-            Sharing::by_threads, out.beside ? shape_.heads : 1);
+            Sharing::by_threads, out.side_by_side ? shape_.heads : 1);
 }
 
 Tensor AttentionSamples::weights(std::int64_t sample, const Tensor& q, const Tensor& k) const {
@@ -112,7 +112,7 @@ void product(bool apart, const Tensor& a, bool transpose_a, const Tensor& b, boo
            apart ? Sharing::by_threads : Sharing::by_shape);
 }
 
-Tensor empty_of(Shape shape, const Tensor& like) {
+Tensor empty_tensor(Shape shape, const Tensor& like) {
   return Tensor::empty(std::move(shape), like.dtype(), like.device());
 }
 
@@ -123,7 +123,7 @@ void product_over_keys(bool apart, const Tensor& a, const Tensor& b, Tensor& out
   if (keys <= kKeysOfSum) return product(apart, a, false, b, false, out);
   for (std::int64_t j = 0; j < keys; j += kKeysOfSum) {
     const std::int64_t end = std::min(keys, j + kKeysOfSum);
-    Tensor more = j == 0 ? out : empty_of(out.shape(), out);
+    Tensor more = j == 0 ? out : empty_tensor(out.shape(), out);
     product(apart, cut(a, 2, j, end), false, cut(b, 1, j, end), false, more);
     if (j > 0) run(out.device(), &Kernels::combine, out, more, Add{}, out);
   }
@@ -154,7 +154,7 @@ bool AttentionBlocks::may_be_samples() const noexcept {
 }
 
 /// Returns the number of rows of the block that begins at `row`.
-std::int64_t AttentionBlocks::rows_from(std::int64_t row) const {
+std::int64_t AttentionBlocks::block_row_count(std::int64_t row) const {
   const std::int64_t end = in_heads_ ? (row / shape_.queries + 1) * shape_.queries : group_rows_;
   return std::min(block_rows_, end - row);
 }
@@ -170,27 +170,27 @@ std::int64_t AttentionBlocks::keys_of_rows(std::int64_t end) const {
 template <class F>
 void AttentionBlocks::each(F&& f) const {
   const std::int64_t groups = shape_.samples * shape_.kv_heads;
-  const auto blocks_from = [&](std::int64_t g) {
+  const auto visit_blocks = [&](std::int64_t g) {
     for (std::int64_t r = 0, rows = 0; r < group_rows_; r += rows) {
-      rows = rows_from(r);
+      rows = block_row_count(r);
       f(Block{g, std::min(block_groups_, groups - g), r, rows, keys_of_rows(r + rows)});
     }
   };
   struct Nothing {};
   if (apart_)
     return cpu::parallel_tasks<Nothing>((groups + block_groups_ - 1) / block_groups_,
-                                        [&](Nothing&, std::int64_t i) { blocks_from(i * block_groups_); });
-  for (std::int64_t g = 0; g < groups; g += block_groups_) blocks_from(g);
+                                        [&](Nothing&, std::int64_t i) { visit_blocks(i * block_groups_); });
+  for (std::int64_t g = 0; g < groups; g += block_groups_) visit_blocks(g);
 }
 
-Tensor AttentionBlocks::queries_of(const Tensor& x, const Block& block) const {
+Tensor AttentionBlocks::block_queries(const Tensor& x, const Block& block) const {
   const std::int64_t first = block.group * group_rows_ + block.row, width = x.dim(3);
   return x.reshape({x.numel() / std::max<std::int64_t>(width, 1), width})
       .slice(first, first + block.groups * block.rows)
       .reshape({block.groups, block.rows, width});
 }
 
-Tensor AttentionBlocks::keys_of(const Tensor& x, const Block& block) const {
+Tensor AttentionBlocks::block_keys(const Tensor& x, const Block& block) const {
   const Tensor all = x.reshape({shape_.samples * shape_.kv_heads, shape_.keys, x.dim(3)})
                          .slice(block.group, block.group + block.groups);
   if (block.keys == shape_.keys) return all;
@@ -199,9 +199,9 @@ Tensor AttentionBlocks::keys_of(const Tensor& x, const Block& block) const {
 
 Tensor AttentionBlocks::weights(const Tensor& q, const Tensor& k, const Tensor& mask,
                                 const Block& block) const {
-  Tensor p = empty_of({block.groups, block.rows, block.keys}, q);
+  Tensor p = empty_tensor({block.groups, block.rows, block.keys}, q);
   if (block.keys == 0) return p;
-  product(apart_, queries_of(q, block), false, keys_of(k, block), true, p);
+  product(apart_, block_queries(q, block), false, block_keys(k, block), true, p);
   const std::int64_t first = block.group * group_rows_ + block.row;
   AttentionRows rows = rows_;  // without the last keys, and the queries that see only these
   rows.keys = block.keys;
@@ -216,18 +216,18 @@ void AttentionBlocks::times_keys(const Tensor& scores, const Tensor& keys, Tenso
 }
 
 Tensor AttentionBlocks::forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
-  Tensor y = empty_of(shape_.y(), q);
+  Tensor y = empty_tensor(shape_.y(), q);
   if (q.device().is_meta() || y.numel() == 0) return y;
   each([&](const Block& block) {
-    Tensor part = queries_of(y, block);
-    times_keys(weights(q, k, mask, block), keys_of(v, block), part);
+    Tensor part = block_queries(y, block);
+    times_keys(weights(q, k, mask, block), block_keys(v, block), part);
   });
   return y;
 }
 
 std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q, const Tensor& k,
                                               const Tensor& v, const Tensor& mask, DType factors) const {
-  Tensor dq = empty_of(shape_.q(), q), dk = empty_of(shape_.k(), q), dv = empty_of(shape_.v(), q);
+  Tensor dq = empty_tensor(shape_.q(), q), dk = empty_tensor(shape_.k(), q), dv = empty_tensor(shape_.v(), q);
   std::vector<Tensor> out{dq, dk, dv, {}};
   if (q.device().is_meta()) return out;
   if (group_rows_ == 0) {  // no query reads the keys
@@ -241,21 +241,21 @@ std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q,
   }
   const Tensor a = q.to(factors), b = k.to(factors), c = v.to(factors), gradient = dy.to(factors);
   each([&](const Block& block) {
-    const Tensor p = weights(q, k, mask, block), rows = queries_of(gradient, block);
-    Tensor dp = empty_of(p.shape(), p), part = queries_of(dq, block);
-    const auto add_to = [&](Tensor& sum, const Tensor& left, const Tensor& right) {
-      Tensor own = keys_of(sum, block);
+    const Tensor p = weights(q, k, mask, block), rows = block_queries(gradient, block);
+    Tensor dp = empty_tensor(p.shape(), p), part = block_queries(dq, block);
+    const auto accumulate_product = [&](Tensor& sum, const Tensor& left, const Tensor& right) {
+      Tensor own = block_keys(sum, block);
       if (block.row == 0 || own.numel() == 0) return product(apart_, left, true, right, false, own);
-      Tensor more = empty_of(own.shape(), own);
+      Tensor more = empty_tensor(own.shape(), own);
       product(apart_, left, true, right, false, more);
       run(own.device(), &Kernels::combine, own, more, Add{}, own);
     };
-    add_to(dv, p.to(factors), rows);
-    product(apart_, rows, false, keys_of(c, block), true, dp);
+    accumulate_product(dv, p.to(factors), rows);
+    product(apart_, rows, false, block_keys(c, block), true, dp);
     run(dp.device(), &Kernels::attention_weights_backward, p, rows_.scale, dp);
     const Tensor scores = dp.to(factors);
-    times_keys(scores, keys_of(b, block), part);
-    add_to(dk, scores, queries_of(a, block));
+    times_keys(scores, block_keys(b, block), part);
+    accumulate_product(dk, scores, block_queries(a, block));
   });
   return out;
 }

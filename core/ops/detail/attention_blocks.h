@@ -46,11 +46,11 @@ class AttentionBlocks {
   };
   template <class F>
   void each(F&& f) const;
-  [[nodiscard]] std::int64_t rows_from(std::int64_t row) const;
+  [[nodiscard]] std::int64_t block_row_count(std::int64_t row) const;
   [[nodiscard]] std::int64_t keys_of_rows(std::int64_t end) const;
   /// Returns the block's part of a tensor as [samples * kv_heads, rows of a group, elements].
-  [[nodiscard]] Tensor queries_of(const Tensor& x, const Block& block) const;
-  [[nodiscard]] Tensor keys_of(const Tensor& x, const Block& block) const;
+  [[nodiscard]] Tensor block_queries(const Tensor& x, const Block& block) const;
+  [[nodiscard]] Tensor block_keys(const Tensor& x, const Block& block) const;
   /// Returns the probabilities [groups, rows, keys of the block].
   [[nodiscard]] Tensor weights(const Tensor& q, const Tensor& k, const Tensor& mask,
                                const Block& block) const;

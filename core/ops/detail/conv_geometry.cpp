@@ -124,7 +124,7 @@ Numbers full_output_padding(const Numbers& given, int axes, std::string_view fun
   return one_an_axis(given, 0, axes, 0, "output_padding", function);
 }
 
-Attributes attributes_of(const ops::ConvOptions& options) {
+Attributes conv_attributes(const ops::ConvOptions& options) {
   return {{"stride", options.stride},
           {"padding", options.padding},
           {"dilation", options.dilation},

@@ -16,7 +16,7 @@ namespace fq::detail {
                                             std::string_view function);
 [[nodiscard]] std::vector<std::int64_t> full_output_padding(const std::vector<std::int64_t>& given, int axes,
                                                             std::string_view function);
-[[nodiscard]] Attributes attributes_of(const ops::ConvOptions& options);
+[[nodiscard]] Attributes conv_attributes(const ops::ConvOptions& options);
 
 /// Returns the shape of y = conv(x, w), for shapes of rank 3 or 4 and expanded options. Throws ArgumentError
 /// if sizes do not fit.

@@ -49,13 +49,13 @@ std::optional<Variable> apply_to_sums(std::string_view op, const Variable& input
   if (sums == nullptr || recorder() != nullptr || !input.device().is_cpu() ||
       input.layout() != Layout::row_major || !cpu::activates_sums(*sums, f))
     return {};
-  const Again again = again_of(input);
+  const Again again = recompute_function(input);
   // The sums are not kept: backward must be able to recompute them.
   if (needs_grad({input}) && !again) return {};
   Tensor y = Tensor::empty(input.shape(), DType::f32, input.device());
   cpu::activate(*sums, f, y);
   return record(op, y, {input}, [f, again](const Tensor& dy) {
-    Tensor dx = gradient_like(dy);
+    Tensor dx = gradient_buffer(dy);
     cpu::activate_backward(dy, std::get<Accumulator>(again()), f, dx);
     return std::vector<Tensor>{dx};
   });

@@ -33,7 +33,7 @@ template <class F>
   run(y.device(), &Kernels::activate, x.tensor, Activation{f}, y);
   const SavedFloats saved(F::of_output ? Variable(y) : x.variable);
   const auto backward = [f, saved](const Tensor& dy) {
-    Tensor dx = gradient_like(dy);
+    Tensor dx = gradient_buffer(dy);
     run(dx.device(), &Kernels::activate_backward, dy, saved.get(), Activation{f}, dx);
     return std::vector<Tensor>{dx};
   };

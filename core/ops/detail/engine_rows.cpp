@@ -56,7 +56,7 @@ namespace {
 constexpr const char* kNan = "[linear] the input has a NaN";
 
 /// Computes y = fl(y + b) as a separate node.
-void add_bias_to(Tensor& y, const Tensor& bias) {
+void add_optional_bias(Tensor& y, const Tensor& bias) {
   if (bias.defined()) add_bias(y, Variable(bias));
 }
 
@@ -114,15 +114,15 @@ EngineRows ort_rows(const Tensor& x, std::int64_t ranges, const EngineWeight& w,
   Tensor sums = Tensor::empty({rows, outputs}, DType::i32, device),
          y = Tensor::empty({ranges, rows / ranges * outputs}, DType::f32, device);
   run(device, &Kernels::exact_gemm, rows, outputs, columns, Codes{codes.raw(), DType::u8, 255},
-      codes_of(w.codes, w.codes.codes), sums);
+      as_codes(w.codes, w.codes.codes), sums);
   Tensor own = Tensor::empty({rows, 2}, DType::f32, device);
-  std::vector<std::int64_t> range_of(static_cast<std::size_t>(rows));
+  std::vector<std::int64_t> range_indices(static_cast<std::size_t>(rows));
   // Kernels expect one grid per row, while rows of a sample share a grid.
-  for (std::int64_t m = 0; m < rows; ++m) range_of[static_cast<std::size_t>(m)] = m / (rows / ranges);
-  run(device, &Kernels::take, grids, 0, range_of, 0.0, own);
+  for (std::int64_t m = 0; m < rows; ++m) range_indices[static_cast<std::size_t>(m)] = m / (rows / ranges);
+  run(device, &Kernels::take, grids, 0, range_indices, 0.0, own);
   y = y.reshape({rows, outputs});
   run(device, &Kernels::dynamic_sums, sums, w.sums, own, factor_scale(w.codes, 0), y);
-  add_bias_to(y, bias);
+  add_optional_bias(y, bias);
   return {y, [codes, grids, device, shape = x.shape()] {
             Tensor values = Tensor::empty(codes.shape(), DType::f32, device);
             run(device, &Kernels::dynamic_values, codes, grids, values);

@@ -12,7 +12,7 @@ namespace fq::detail {
 namespace {
 
 /// Converts a tensor to the common layout. A per-tensor range works with any layout, others need row-major.
-Tensor in_layout(const Tensor& t, bool per_tensor, Layout layout) {
+Tensor common_layout(const Tensor& t, bool per_tensor, Layout layout) {
   return t.to(per_tensor ? layout : Layout::row_major);
 }
 
@@ -43,11 +43,11 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
                          gradient = learned.gradient, factor = learned.factor](const Tensor& dy) {
     const bool per_tensor = codes.grid.granularity.is_per_tensor();
     const Layout layout = codes.layout();
-    const QuantizedTensor same{in_layout(codes.codes, per_tensor, layout), codes.grid, {}};
+    const QuantizedTensor same{common_layout(codes.codes, per_tensor, layout), codes.grid, {}};
     const Tensor& read = floats.get();
     const RangedValues values =
-        read.defined() ? in_layout(read.to(DType::f32), per_tensor, layout) : immutable;
-    const Tensor range = amax_gradient(values, same, in_layout(dy, per_tensor, layout), gradient, factor);
+        read.defined() ? common_layout(read.to(DType::f32), per_tensor, layout) : immutable;
+    const Tensor range = amax_gradient(values, same, common_layout(dy, per_tensor, layout), gradient, factor);
     return std::vector<Tensor>{wanted ? masked_gradient(dy, codes.mask) : Tensor{}, range.reshape(shape)};
   };
   Variable out = record("quantize", codes, {x, learned.amax}, backward, std::move(attributes));

@@ -12,7 +12,7 @@ Floats floats(const Variable& x, std::string_view op) {
   return out;
 }
 
-Floats floats_like(const Variable& x, const Tensor& first, std::string_view op) {
+Floats matching_floats(const Variable& x, const Tensor& first, std::string_view op) {
   Floats out = floats(x, op);
   FQ_CHECK(out.tensor.dtype() == first.dtype() && out.tensor.device() == first.device(), op,
            "an input is {}, another {}: dtype and device must agree", out.tensor.describe(),
@@ -42,10 +42,10 @@ bool is_whole_number(const Tensor& x) {
 /// Sets how backward recomputes y, which is x moved: from the recomputed x, if x can be recomputed.
 template <class T>
 Variable moved_again(Variable y, const Variable& x, const Move& move) {
-  const Again again = again_of(x);
+  const Again again = recompute_function(x);
   if (is_of_codes(x)) y = made_of_codes(std::move(y));
   if (!again) return y;
-  return made_again_by(std::move(y), [again, move] { return Value(moved(std::get<T>(again()), move)); });
+  return with_recompute(std::move(y), [again, move] { return Value(moved(std::get<T>(again()), move)); });
 }
 
 Tensor mixed(const Tensor& x, int axis, const AxisMix& mix) {

@@ -23,7 +23,7 @@ struct Floats {
 /// Converts `x` to floats. Throws ArgumentError if `x` is undefined or its floats are neither f32 nor f64.
 [[nodiscard]] Floats floats(const Variable& x, std::string_view op);
 /// Converts `x` to floats. Throws ArgumentError if the dtype or device differs from `first`.
-[[nodiscard]] Floats floats_like(const Variable& x, const Tensor& first, std::string_view op);
+[[nodiscard]] Floats matching_floats(const Variable& x, const Tensor& first, std::string_view op);
 [[nodiscard]] Tensor empty_like(const Tensor& x);
 [[nodiscard]] Tensor empty_like(const Tensor& x, Layout layout);
 /// Returns whether x has integer codes with one scale. Such codes can be moved to any position.
@@ -51,7 +51,7 @@ template <class F>
     const ScopedValue<Recorder*> silent(context().recorder, nullptr);
     y = compute();
   }
-  if (recorder() != nullptr) recorder()->on_op(op, inputs, y, std::move(attributes));
+  if (recorder() != nullptr) recorder()->record_op(op, inputs, y, std::move(attributes));
   return y;
 }
 

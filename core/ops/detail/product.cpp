@@ -31,7 +31,7 @@ bool is_factor(const QuantizedTensor& x, int axis) {
 }
 
 /// Returns the origin of the sums. Null unless the weight scales are symmetric ranges divided by a bound.
-std::shared_ptr<const ProductOrigin> origin_of(const QuantizedTensor& x, const QuantizedTensor& w,
+std::shared_ptr<const ProductOrigin> product_origin(const QuantizedTensor& x, const QuantizedTensor& w,
                                                const Variable& bias, std::int64_t channels,
                                                std::int64_t largest_sum) {
   const Grid& grid = w.grid;
@@ -83,7 +83,7 @@ std::int64_t largest_sum(const QuantizedTensor& x, const QuantizedTensor& w, std
   return terms * product;
 }
 
-Codes codes_of(const QuantizedTensor& x, const Tensor& codes) {
+Codes as_codes(const QuantizedTensor& x, const Tensor& codes) {
   return {codes.raw(), codes.dtype(), largest_code(x.grid.format.integer())};
 }
 
@@ -94,7 +94,7 @@ Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedT
                   {},
                   product_scale(x, w, w_axis, channels),
                   axis,
-                  origin_of(x, w, bias, channels, largest_sum)};
+                  product_origin(x, w, bias, channels, largest_sum)};
   if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum, bias_nan_message(w.grid));
   return {std::move(out)};
 }
@@ -121,7 +121,7 @@ Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DTyp
   return out;
 }
 
-std::int64_t channels_of(const Tensor& dy) {
+std::int64_t channel_count(const Tensor& dy) {
   return dy.layout() == Layout::channels_last ? dy.dim(1) : dy.dim(-1);
 }
 
@@ -148,7 +148,7 @@ DType code_factor_dtype(Device device) {
 Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
   const Device device = x.codes.device();
   if (!codes_are_factors(x, axis)) return block_factor(x, dtype);
-  const bool bytes = bit_width(x.codes.dtype()) == 8 && !in_blocks(x.grid, x.shape(), "code_factor");
+  const bool bytes = bit_width(x.codes.dtype()) == 8 && !needs_block_kernels(x.grid, x.shape(), "code_factor");
   if (dtype != DType::bf16 || !bytes) return code_values(x).to(dtype);
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   run(device, &Kernels::decode, x, out);
@@ -161,7 +161,7 @@ CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w,
 Tensor CodeGradients::dy(const Tensor& dy, Tensor* db) const {
   const Tensor floats = dy.to(DType::f32);
   if (type_ == BackwardType::fp32) return floats;
-  return scaled(floats, factor_scale(w_, w_axis_), channels_of(dy), code_factor_dtype(dy.device()),
+  return scaled(floats, factor_scale(w_, w_axis_), channel_count(dy), code_factor_dtype(dy.device()),
                 dy.dtype() == DType::f32 ? db : nullptr);
 }
 
@@ -198,13 +198,13 @@ Tensor FloatGradients::rounded(const Tensor& t, Tensor* sums) const {
   if (!rounds_) return t;
   const Tensor one = Tensor::full({}, 1.0, DType::f32, t.device());
   if (t.dtype() != DType::f32) sums = nullptr;
-  return scaled(t.to(DType::f32), one, sums == nullptr ? 1 : channels_of(t), DType::bf16, sums);
+  return scaled(t.to(DType::f32), one, sums == nullptr ? 1 : channel_count(t), DType::bf16, sums);
 }
 
 Tensor FloatGradients::factor(const Kept& kept) const {
   if (!kept.codes) return rounded(kept.floats.get());
   const QuantizedTensor& q = *kept.codes;
-  if (!rounds_ || !in_blocks(q.grid, q.shape(), "factor")) return rounded(dequantize(q));
+  if (!rounds_ || !needs_block_kernels(q.grid, q.shape(), "factor")) return rounded(dequantize(q));
   Tensor out = Tensor::empty(q.shape(), DType::bf16, q.codes.device(), q.layout());
   run(out.device(), &Kernels::dequantize, q, out);
   return out;
@@ -224,7 +224,7 @@ struct Needs {
 };
 
 /// Returns a tensor whose row j is row from[j] of x, or zeros if from[j] is negative.
-Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
+Tensor select_rows(const Tensor& x, const std::vector<std::int64_t>& from) {
   Shape shape = x.shape();
   shape[0] = static_cast<std::int64_t>(from.size());
   Tensor out = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
@@ -234,7 +234,7 @@ Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
 
 /// Computes the requested rows of dx, and zeros elsewhere. Computes all rows if the bits of a row depend on
 /// the number of rows, as in f32 products.
-Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
+Tensor product_input_gradient(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
   const auto count = static_cast<std::size_t>(dy.dim(0));
   const std::size_t taken = rows ? std::max(rows->size(), p.fewest_rows) : count;
@@ -243,14 +243,14 @@ Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w, const Rows& ro
   there.resize(taken, -1);
   for (std::size_t i = 0; i < rows->size(); ++i)
     back[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
-  return rows_of(p.backward_x(rows_of(dy, there), p.weight(w)), back);
+  return select_rows(p.backward_x(select_rows(dy, there), p.weight(w)), back);
 }
-Tensor dw_of(const Product& p, const Tensor& x, const Tensor& dy) {
+Tensor product_weight_gradient(const Product& p, const Tensor& x, const Tensor& dy) {
   const ProfileScope profile("dW");
   return p.backward_w(p.input(x), dy);
 }
 
-Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const Variable& bias) {
+Variable float_product(const Shared& p, const Variable& x, const Variable& w, const Variable& bias) {
   const Variable a = x.as_float(), b = w.as_float();
   check_factors(a.tensor(), b.tensor(), p->name);
   Tensor y = p->forward(p->input(a.tensor()), p->weight(b.tensor()));
@@ -260,8 +260,8 @@ Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const 
     const Tensor whole = p->gradient(gradient);
     std::vector<Tensor> out(3);
     const Tensor dy = floats.dy(whole, needs.bias ? &out[2] : nullptr);
-    if (needs.x) out[0] = dx_of(*p, dy, floats.w());
-    if (needs.w) out[1] = dw_of(*p, floats.x(), dy);
+    if (needs.x) out[0] = product_input_gradient(*p, dy, floats.w());
+    if (needs.w) out[1] = product_weight_gradient(*p, floats.x(), dy);
     if (needs.bias && !out[2].defined()) out[2] = bias_gradient(whole, p->channels);
     return out;
   };
@@ -271,7 +271,7 @@ Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const 
 
 Tensor integer_sums(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w) {
   const Tensor a = p.input(x.codes), b = p.weight(w.codes);
-  return p.output(p.exact_sums(codes_of(x, a), codes_of(w, b), x.codes.device()));
+  return p.output(p.exact_sums(as_codes(x, a), as_codes(w, b), x.codes.device()));
 }
 
 Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
@@ -299,7 +299,7 @@ Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTe
                            product_scale(x, w, p.weight_axis, p.channels), bias));
 }
 
-Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Variable& w,
+Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const Variable& w,
                   const Variable& bias) {
   const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
   FQ_CHECK(a.codes.device() == b.codes.device(), p->name,
@@ -311,15 +311,15 @@ Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Varia
     const Tensor floats = p->gradient(gradient);
     std::vector<Tensor> out(3);
     const Tensor dy = codes.dy(floats, needs.bias ? &out[2] : nullptr);
-    if (needs.x) out[0] = dx_of(*p, dy, codes.w(), needs.x_rows);
-    if (needs.w) codes.finish_dw(out[1] = dw_of(*p, codes.x(), dy));
+    if (needs.x) out[0] = product_input_gradient(*p, dy, codes.w(), needs.x_rows);
+    if (needs.w) codes.finish_dw(out[1] = product_weight_gradient(*p, codes.x(), dy));
     if (needs.bias && !out[2].defined()) out[2] = bias_gradient(floats, p->channels);
     return out;
   };
-  const bool again = kind == CodeKind::integers && p->made_again && needs_grad({x, w, bias});
+  const bool again = kind == CodeKind::integers && p->recomputes_sums && needs_grad({x, w, bias});
   Again sums = again ? sums_again(p, a, b, y) : Again();
   return made_of_codes(
-      made_again_by(record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes), sums));
+      with_recompute(record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes), sums));
 }
 
 }  // namespace
@@ -334,7 +334,7 @@ Variable apply(Shared product, const Variable& x, const Variable& w, const Varia
   const ProfileScope profile("product", "forward");
   check_bias(bias, product->channels, x, product->name);
   const CodeKind kind = code_kind(x, w, product->weight_axis);
-  return kind == CodeKind::floats ? of_floats(product, x, w, bias) : of_codes(product, kind, x, w, bias);
+  return kind == CodeKind::floats ? float_product(product, x, w, bias) : code_product(product, kind, x, w, bias);
 }
 
 DType product_dtype(const Tensor& factor) { return factor.dtype() == DType::f64 ? DType::f64 : DType::f32; }

@@ -32,7 +32,7 @@ class Product {
   bool same_weights = true;   ///< whether all rows along the input's first axis share the weights
   /// Smallest number of input rows for which a row's gradient does not depend on the number of rows.
   std::size_t fewest_rows = 1;
-  bool made_again = false;  ///< whether backward recomputes sums of codes instead of keeping them
+  bool recomputes_sums = false;  ///< whether backward recomputes sums of codes instead of keeping them
   Attributes attributes;
 
   [[nodiscard]] virtual Tensor input(const Tensor& x) const = 0;
@@ -115,7 +115,7 @@ enum class CodeKind : unsigned char {
                                        std::string_view function);
 
 /// Returns the raw codes of an integer format, in memory order.
-[[nodiscard]] Codes codes_of(const QuantizedTensor& x, const Tensor& codes);
+[[nodiscard]] Codes as_codes(const QuantizedTensor& x, const Tensor& codes);
 
 /// Returns the accumulator of sums with the channels along `axis`. `bias` may be undefined.
 [[nodiscard]] Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,

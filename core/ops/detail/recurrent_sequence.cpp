@@ -24,7 +24,7 @@ Tensor row_sums(const QuantizedTensor& w) {
   // A product with ones: it uses the exact kernels of every device.
   const Tensor ones = Tensor::full({1, terms}, 1.0, DType::u8, w.codes.device());
   run(out.device(), &Kernels::exact_gemm, std::int64_t{1}, channels, terms, Codes{ones.raw(), DType::u8, 1},
-      codes_of(w, w.codes), out);
+      as_codes(w, w.codes), out);
   return out.reshape({channels});
 }
 
@@ -52,7 +52,7 @@ RowProduct::RowProduct(const Variable& weight, ops::DynamicRange range, std::int
     codes_ = *weight.quantized();
     codes_.mask = {};
     ranges_ = range == ops::DynamicRange::tensor ? 1 : std::max<std::int64_t>(batch, 1);
-    const Codes codes = codes_of(codes_, codes_.codes);
+    const Codes codes = as_codes(codes_, codes_.codes);
     const std::int64_t terms = codes_.codes.dim(1), product = kLargestInput * codes.largest;
     FQ_CHECK(terms <= std::numeric_limits<std::int32_t>::max() / product, op,
              "sums of {} products of codes leave int32: use fewer features", terms);
@@ -82,7 +82,7 @@ void RowProduct::multiply_codes(const ProductRows& x, Tensor& y) const {
   if (y.numel() == 0) return;
   Tensor sums = Tensor::empty(y.shape(), DType::i32, y.device());
   run(y.device(), &Kernels::exact_gemm, y.dim(0), y.dim(1), x.codes.dim(1),
-      Codes{x.codes.raw(), DType::u8, kLargestInput}, codes_of(codes_, codes_.codes), sums);
+      Codes{x.codes.raw(), DType::u8, kLargestInput}, as_codes(codes_, codes_.codes), sums);
   run(y.device(), &Kernels::dynamic_sums, sums, weight_sums_, x.grids, factor_scale(codes_, 0), y);
 }
 
@@ -114,7 +114,7 @@ Tensor reversed_steps(const Tensor& x) {
   return out;
 }
 
-Tensor sum_of(const Tensor& a, const Tensor& b) {
+Tensor tensor_sum(const Tensor& a, const Tensor& b) {
   Tensor out = a.clone();
   accumulate(out, b);
   return out;
@@ -151,7 +151,7 @@ RecurrentSequence::RecurrentSequence(const RecurrentInputs& inputs, bool with_gr
 /// Computes the input sums, and allocates the results of the steps.
 void RecurrentSequence::begin(const RecurrentInputs& inputs) {
   const Tensor x = inputs.x.tensor();
-  const std::int64_t columns = gates_of(cell_) * width_;
+  const std::int64_t columns = gate_count(cell_) * width_;
   const auto make = [&](const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); };
   x_ = of_input_.rows(rows(to_steps(x)));
   gates_ = make({steps_, batch_, columns});
@@ -166,11 +166,11 @@ void RecurrentSequence::begin(const RecurrentInputs& inputs) {
 }
 
 void RecurrentSequence::set_biases(const RecurrentInputs& inputs) {
-  const std::int64_t columns = gates_of(cell_) * width_, last = columns - width_;
+  const std::int64_t columns = gate_count(cell_) * width_, last = columns - width_;
   const Tensor x = inputs.x.tensor(), zeros = Tensor::zeros({columns}, x.dtype(), x.device());
   const auto given = [&](const Variable& bias) { return bias.defined() ? bias.tensor() : zeros; };
   const Tensor a = given(inputs.weights.input_bias), b = given(inputs.weights.hidden_bias);
-  bias_ = sum_of(a, b);
+  bias_ = tensor_sum(a, b);
   if (cell_ != RecurrentCell::gru) return;
   // In a GRU, the reset gate multiplies R_n h + c_n: this bias must stay separate from the input bias.
   state_bias_ = b.slice(last, columns);
@@ -283,7 +283,7 @@ std::vector<Tensor> RecurrentSequence::backward(const Tensor& dy) const {
   if (needs_[2]) out[2] = weight_gradient(of_state, state_rows());
   if (needs_[3]) out[3] = bias_gradient(of_input, of_input.dim(1));
   if (needs_[4]) out[4] = bias_gradient(of_state, of_state.dim(1));
-  if (needs_[5]) out[5] = cell_ == RecurrentCell::gru ? sum_of(steps.state, steps.carried) : steps.state;
+  if (needs_[5]) out[5] = cell_ == RecurrentCell::gru ? tensor_sum(steps.state, steps.carried) : steps.state;
   if (cell_ == RecurrentCell::lstm && needs_[6]) out[6] = steps.carried;
   return out;
 }

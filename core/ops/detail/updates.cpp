@@ -17,7 +17,7 @@ void check_parameter(const Tensor& p, std::string_view op) {
            op, "the parameter is {}: use row-major f32 or f64 on the cpu or a GPU", p.describe());
 }
 
-void check_like(const Tensor& p, const Tensor& other, std::string_view what, std::string_view op) {
+void check_matching(const Tensor& p, const Tensor& other, std::string_view what, std::string_view op) {
   FQ_CHECK(other.defined() && other.shape() == p.shape() && other.dtype() == p.dtype() &&
                other.device() == p.device(),
            op, "the {} is {}, the parameter {}: both need the same shape, dtype and device", what,
@@ -56,12 +56,12 @@ std::vector<Tensor> row_major_gradients(const auto& updates) {
 }
 
 template <class T>
-void sgd_of(std::span<const SgdUpdate> updates, const SgdStep& step) {
+void run_sgd(std::span<const SgdUpdate> updates, const SgdStep& step) {
   const auto gradients = row_major_gradients(updates);
   std::vector<detail::SgdArrays<T>> arrays;
   arrays.reserve(updates.size());
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    if (updates[i].parameter.dtype() != dtype_of<T>) continue;
+    if (updates[i].parameter.dtype() != cpp_dtype<T>) continue;
     SgdUpdate u = updates[i];
     arrays.push_back({u.parameter.numel(), elements<T>(u.parameter), elements<T>(gradients[i]),
                       elements<T>(u.momentum), static_cast<T>(u.learning_rate),
@@ -91,12 +91,12 @@ detail::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const Ad
 }
 
 template <class T>
-void adam_of(std::span<const AdamUpdate> updates, const AdamStep& step) {
+void run_adam(std::span<const AdamUpdate> updates, const AdamStep& step) {
   const auto gradients = row_major_gradients(updates);
   std::vector<detail::AdamArrays<T>> arrays;
   arrays.reserve(updates.size());
   for (std::size_t i = 0; i < updates.size(); ++i)
-    if (updates[i].parameter.dtype() == dtype_of<T>)
+    if (updates[i].parameter.dtype() == cpp_dtype<T>)
       arrays.push_back(adam_arrays<T>(updates[i], gradients[i], step));
   if (arrays.empty()) return;
   const Device device = updates[0].parameter.device();
@@ -117,11 +117,11 @@ To rounded(const From& from, std::index_sequence<I...>) {
 }
 
 template <class T, template <class> class Rule>
-void rules_of(std::span<const RuleUpdate<Rule>> updates, double scale) {
+void run_rules(std::span<const RuleUpdate<Rule>> updates, double scale) {
   const auto gradients = row_major_gradients(updates);
   std::vector<detail::RuleArrays<T, Rule<T>>> arrays;
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    if (updates[i].parameter.dtype() != dtype_of<T>) continue;
+    if (updates[i].parameter.dtype() != cpp_dtype<T>) continue;
     RuleUpdate<Rule> u = updates[i];
     const auto count = std::make_index_sequence<sizeof(Rule<double>) / sizeof(double)>();
     arrays.push_back({u.parameter.numel(),
@@ -143,18 +143,18 @@ void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::stri
            b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     check_parameter(a[i], op);
-    check_like(a[i], b[i], "other tensor", op);
+    check_matching(a[i], b[i], "other tensor", op);
     check_parameter(b[i], op);
     check_device(a[i], a[0], op);
   }
 }
 
 template <class T>
-void move_towards_of(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
+void run_move_towards(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
   std::vector<detail::PairArrays<T>> arrays;
   arrays.reserve(averages.size());
   for (std::size_t i = 0; i < averages.size(); ++i)
-    if (averages[i].dtype() == dtype_of<T>)
+    if (averages[i].dtype() == cpp_dtype<T>)
       arrays.push_back({averages[i].numel(), elements<T>(averages[i]), elements<T>(values[i])});
   if (arrays.empty()) return;
   const Device device = averages[0].device();
@@ -169,12 +169,12 @@ void sgd_step(std::span<const SgdUpdate> updates, const SgdStep& step) {
   for (const auto& u : updates) {
     check_parameter(u.parameter, op);
     check_device(u.parameter, updates[0].parameter, op);
-    check_like(u.parameter, u.gradient, "gradient", op);
-    if (step.momentum != 0 || u.momentum.defined()) check_like(u.parameter, u.momentum, "momentum", op);
+    check_matching(u.parameter, u.gradient, "gradient", op);
+    if (step.momentum != 0 || u.momentum.defined()) check_matching(u.parameter, u.momentum, "momentum", op);
   }
   // Parameters of f32 and f64 may be mixed in one list.
-  sgd_of<float>(updates, step);
-  sgd_of<double>(updates, step);
+  run_sgd<float>(updates, step);
+  run_sgd<double>(updates, step);
 }
 
 void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step) {
@@ -182,13 +182,13 @@ void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step) {
   for (const auto& u : updates) {
     check_parameter(u.parameter, op);
     check_device(u.parameter, updates[0].parameter, op);
-    check_like(u.parameter, u.gradient, "gradient", op);
-    check_like(u.parameter, u.mean, "mean", op);
-    check_like(u.parameter, u.square, "mean square", op);
+    check_matching(u.parameter, u.gradient, "gradient", op);
+    check_matching(u.parameter, u.mean, "mean", op);
+    check_matching(u.parameter, u.square, "mean square", op);
     FQ_CHECK(u.step >= 1, op, "the step is {}: count from 1", u.step);
   }
-  adam_of<float>(updates, step);
-  adam_of<double>(updates, step);
+  run_adam<float>(updates, step);
+  run_adam<double>(updates, step);
 }
 
 template <template <class> class Rule>
@@ -197,12 +197,12 @@ void rule_step(std::span<const RuleUpdate<Rule>> updates, double gradient_scale)
   for (const auto& u : updates) {
     check_parameter(u.parameter, op);
     check_device(u.parameter, updates[0].parameter, op);
-    check_like(u.parameter, u.gradient, "gradient", op);
+    check_matching(u.parameter, u.gradient, "gradient", op);
     for (const auto& state : u.state)
-      if (state.defined()) check_like(u.parameter, state, "state", op);
+      if (state.defined()) check_matching(u.parameter, state, "state", op);
   }
-  rules_of<float>(updates, gradient_scale);
-  rules_of<double>(updates, gradient_scale);
+  run_rules<float>(updates, gradient_scale);
+  run_rules<double>(updates, gradient_scale);
 }
 template void rule_step(std::span<const RuleUpdate<detail::DampenedSgd>>, double);
 template void rule_step(std::span<const RuleUpdate<detail::RmsProp>>, double);
@@ -215,8 +215,8 @@ template void rule_step(std::span<const RuleUpdate<detail::Descent>>, double);
 
 void move_towards(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
   check_pairs(averages, values, "move_towards");
-  move_towards_of<float>(averages, values, rate);
-  move_towards_of<double>(averages, values, rate);
+  run_move_towards<float>(averages, values, rate);
+  run_move_towards<double>(averages, values, rate);
 }
 
 void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {

@@ -17,7 +17,7 @@ constexpr const char* kLinear = "linear";
 constexpr std::int64_t kXnnpackBlock = 32;
 
 /// Returns the number of columns that share a scale if each row has its own scales, else 0.
-std::int64_t block_of(const Grid& grid, const Shape& weight) {
+std::int64_t block_columns(const Grid& grid, const Shape& weight) {
   const Shape scales = grid.granularity.scale_shape(weight);
   const bool whole = scales.size() == 2 && scales[1] > 0 && weight[1] % scales[1] == 0;
   return whole && scales[0] == weight[0] ? weight[1] / scales[1] : 0;
@@ -32,11 +32,11 @@ std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
     if (bits != 4 && bits != 8) return fmt::format("weights of {} bits", bits);
     if (weight[1] % detail::ggml_block != 0)
       return fmt::format("rows of {} (32 must divide them)", weight[1]);
-    return block_of(grid, weight) == detail::ggml_block ? "" : "blocks of other than 32 along the input";
+    return block_columns(grid, weight) == detail::ggml_block ? "" : "blocks of other than 32 along the input";
   }
   if (engine == RowEngine::xnnpack && bits <= 4) {
     if (weight[1] % kXnnpackBlock != 0) return fmt::format("rows of {} (32 must divide them)", weight[1]);
-    const std::int64_t block = block_of(grid, weight);
+    const std::int64_t block = block_columns(grid, weight);
     return block > 0 && block % kXnnpackBlock == 0 ? "" : "blocks that 32 does not divide";
   }
   if (engine == RowEngine::xnnpack && grid.granularity.is_per_tensor()) return "one scale for all channels";
@@ -61,7 +61,7 @@ detail::EngineRows engine_rows(RowEngine engine, const Tensor& x, std::int64_t s
   return detail::ort_rows(x, samples, w, bias);
 }
 
-std::shared_ptr<const detail::EngineWeight> weight_for(const QuantizedTensor& codes, const Variable& w,
+std::shared_ptr<const detail::EngineWeight> prepared_weight(const QuantizedTensor& codes, const Variable& w,
                                                        RowEngine engine, detail::KeptEngineWeight& kept) {
   // In training the codes change in every step, so a cached copy would be used once.
   if (!grad_enabled() || !w.requires_grad()) return kept.of(codes, engine);
@@ -120,7 +120,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
                           [matrix] { return matrix; }};
   if (!values.device().is_meta() && made.y.numel() > 0)
     made = engine_rows(engine, matrix, values.rank() > 1 ? values.dim(0) : 1,
-                       *weight_for(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
+                       *prepared_weight(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
   auto backward = [=, floats = detail::FloatGradients(made.codes ? Variable(*made.codes) : w, w),
                    x_values = made.x, x_shape = values.shape()](const Tensor& gradient) {

@@ -28,7 +28,7 @@ class GraphRecorder : public Recorder {
  public:
   explicit GraphRecorder(const Variable& input) { ids_[input.node().get()] = input_ = next(input); }
 
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override {
     // Skips quantizers of constants: the codes are read instead.
     if (op == "quantize" && !known(inputs.at(0))) return;

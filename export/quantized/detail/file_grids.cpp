@@ -39,7 +39,7 @@ Tensor scaled_codes(const Tensor& codes, const Tensor& scale, const Granularity&
            scale.numel(), map.blocks(), to_string(codes.shape()));
   auto* values = out.mutable_data<float>();
   const auto* steps = scale.data<float>();
-  for (std::int64_t i = 0; i < out.numel(); ++i) values[i] *= steps[map.block_of(i)];
+  for (std::int64_t i = 0; i < out.numel(); ++i) values[i] *= steps[map.block_index(i)];
   return out;
 }
 
@@ -49,7 +49,7 @@ Tensor scaled_mx_codes(const Tensor& codes, const Tensor& scale, const Granulari
   const BlockMap map = BlockMap::of(codes.shape(), by.block_shape(codes.shape()));
   std::vector<float> largest(static_cast<std::size_t>(map.blocks()));
   const auto* code = codes.data<float>();
-  const auto block = [&](std::int64_t i) -> float& { return largest[std::size_t(map.block_of(i))]; };
+  const auto block = [&](std::int64_t i) -> float& { return largest[std::size_t(map.block_index(i))]; };
   for (std::int64_t i = 0; i < out.numel(); ++i) block(i) = std::max(block(i), std::abs(code[i]));
   auto* values = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i)

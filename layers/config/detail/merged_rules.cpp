@@ -29,7 +29,7 @@ void merge(const PartialQuantParams& later, PartialQuantParams& fields) {
   const auto take = [](const auto& from, auto& to) {
     if (from) to = from;
   };
-  for_each_descriptor_field([&](const char*, const auto& from, auto& to) { take(from, to); }, later, fields);
+  visit_descriptor_fields([&](const char*, const auto& from, auto& to) { take(from, to); }, later, fields);
   take(later.enable, fields.enable);
   take(later.pass_through_bwd, fields.pass_through_bwd);
   take(later.binary, fields.binary);
@@ -81,7 +81,7 @@ MergedRules merge_rules(const QuantConfig& config, const std::string& module,
 void apply(const PartialQuantParams& fields, QuantParams& params) {
   FQ_CHECK(fields.sequence.empty(), "quantize", "'sequence' within one quantizer: give its fields alone");
   QuantDescriptorOptions options = params.descriptor.options();
-  for_each_descriptor_field(
+  visit_descriptor_fields(
       [](const char*, const auto& field, auto& option, auto& fallback) {
         if (!field) return;
         if (*field)

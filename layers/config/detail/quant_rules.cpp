@@ -41,7 +41,7 @@ std::vector<PartialQuantParams> sequence_of(const json& value) {
   std::vector<PartialQuantParams> out;
   for (const auto& part : value) {
     FQ_CHECK(part.is_object(), "quantize", "'sequence' has {}: give objects of fields", part.dump());
-    at_place(fmt::format("/{}", out.size()), [&] { out.push_back(PartialQuantParams::from_dict(part)); });
+    locate_errors(fmt::format("/{}", out.size()), [&] { out.push_back(PartialQuantParams::from_dict(part)); });
   }
   return out;
 }
@@ -72,7 +72,7 @@ bool read_own(PartialQuantParams& fields, const std::string& key, const json& va
 
 bool read_descriptor(PartialQuantParams& fields, const std::string& key, const json& value) {
   bool known = false;
-  for_each_descriptor_field(
+  visit_descriptor_fields(
       [&](std::string_view name, auto& field) {
         if (name != key) return;
         read_nullable(name, value, field);
@@ -171,7 +171,7 @@ PartialQuantParams fields_of(const std::string& pattern, const ordered_json& cfg
            pattern);
   PartialQuantParams out;
   for (const auto& part : cfg)
-    at_place(fmt::format("/{}", out.sequence.size()),
+    locate_errors(fmt::format("/{}", out.sequence.size()),
              [&] { out.sequence.push_back(PartialQuantParams::from_dict(translated(pattern, part))); });
   return out;
 }
@@ -191,7 +191,7 @@ void add(QuantConfig& config, const Entry& entry) {
   if (!entry.parent.empty() && module.empty()) return;
   PartialQuantParams fields;
   if (!entry.cfg.is_null())
-    fields = at_place(entry.cfg_place, [&] { return fields_of(entry.pattern, entry.cfg); });
+    fields = locate_errors(entry.cfg_place, [&] { return fields_of(entry.pattern, entry.cfg); });
   if (!fields.enable) fields.enable = entry.enable.is_null() || entry.enable.get<bool>();
   const bool exception = !fields.enable.value_or(true) && is_usual_exception(entry.pattern);
   config.rules.push_back({.pattern = entry.pattern,
@@ -215,7 +215,7 @@ void add_pair(QuantConfig& config, const std::string& key, const ordered_json& v
   if (!key.starts_with("nn.")) return add(config, pair_entry(key, value, {}));
   FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: give an object of patterns", key, value.dump());
   for (const auto& [pattern, fields] : value.items())
-    at_place(pointer_step(pattern),
+    locate_errors(pointer_step(pattern),
              [&, &pattern = pattern, &fields = fields] { add(config, pair_entry(pattern, fields, key)); });
 }
 
@@ -238,7 +238,7 @@ void add_list_entry(QuantConfig& config, const ordered_json& raw) {
            raw.dump());
   if (raw.contains("quantizer_name")) return add(config, object_entry(raw));
   for (const auto& [key, value] : raw.items())
-    at_place(pointer_step(key), [&, &key = key, &value = value] { add_pair(config, key, value); });
+    locate_errors(pointer_step(key), [&, &key = key, &value = value] { add_pair(config, key, value); });
 }
 
 }  // namespace
@@ -246,7 +246,7 @@ void add_list_entry(QuantConfig& config, const ordered_json& raw) {
 void add_rules(QuantConfig& config, const ordered_json& rules) {
   for (const auto& [key, entry] : rules.items()) {
     const std::string place = "/" + json_pointer_token(key);
-    for (auto& rule : at_place(
+    for (auto& rule : locate_errors(
              place, [&, &key = key, &entry = entry] { return rules_of(key, entry, rules.is_array()); })) {
       rule.place = "/rules" + place;
       config.rules.push_back(std::move(rule));
@@ -259,7 +259,7 @@ void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
            "'quant_cfg' is {}: give a list of entries or an object of patterns", quant_cfg.dump());
   const auto add_at = [&](const std::string& key, auto&& add_entry) {
     const std::size_t first = config.rules.size();
-    at_place(pointer_step(key), add_entry);
+    locate_errors(pointer_step(key), add_entry);
     for (std::size_t i = first; i < config.rules.size(); ++i)
       config.rules[i].place = "/quant_cfg" + pointer_step(key);
   };
@@ -287,7 +287,7 @@ PartialQuantParams PartialQuantParams::from_dict(const nlohmann::json& dict) {
   FQ_CHECK(dict.is_object(), "quantize", "the fields are {}: give an object of field: value", dict.dump());
   PartialQuantParams out;
   for (const auto& [key, value] : dict.items())
-    detail::at_place("/" + detail::json_pointer_token(key),
+    detail::locate_errors("/" + detail::json_pointer_token(key),
                      [&, &key = key, &value = value] { detail::read_partial(out, key, value); });
   return out;
 }

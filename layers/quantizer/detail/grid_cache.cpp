@@ -54,7 +54,7 @@ Grid GridCache::make_grid(const Tensor& amax, const Granularity& granularity) co
   Grid grid;
   if (bits && !granularity.is_per_tensor()) {
     const float global = *bits == NumBits(4, 3) ? global_amax(amax) : 0.0f;
-    grid = Grid::with_scale_bits(format, granularity, amax, *bits, global, params_.name);
+    grid = Grid::block_scaled(format, granularity, amax, *bits, global, params_.name);
   } else {
     grid = Grid::from_amax(format, granularity, amax, params_.name, params_.pow2, params_.zero_point);
   }

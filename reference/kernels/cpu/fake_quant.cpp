@@ -134,7 +134,7 @@ void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) 
   detail::map_blocks(x, block_of(x, lower), y,
                      [&](const float* in, float* out, auto count, auto j, auto step) {
                        for (std::int64_t k = 0; k < count; ++k)
-                         out[k] = scalar::clip_to(in[k], low[j + k * step], high[j + k * step]);
+                         out[k] = scalar::clip_value(in[k], low[j + k * step], high[j + k * step]);
                      });
 }
 

@@ -171,7 +171,7 @@ void for_stretches(const Tensor& x, const Shape& range, const Columns& columns, 
   if (numel(range) == 1) return for_stretches(x, columns, y, mask, run);
   const Walk walk(
       x.shape(), x.layout(),
-      {strides_of(x.shape(), x.layout()), broadcast_strides(range, Layout::row_major, x.shape())});
+      {axis_strides(x.shape(), x.layout()), broadcast_strides(range, Layout::row_major, x.shape())});
   const Whole whole{x, y, mask};
   const Broadcast all{whole, walk, columns, run};
   const std::int64_t inner = walk.inner(), step = walk.step(1), group = vector_group();

@@ -13,7 +13,7 @@ struct BoundsRow {
 };
 
 struct ClipFormula {
-  FQ_HD float value(float x, const RangeRow& r) const { return scalar::clip_to(x, r.scale, r.bound); }
+  FQ_HD float value(float x, const RangeRow& r) const { return scalar::clip_value(x, r.scale, r.bound); }
   FQ_HD bool mask(float, const RangeRow&) const { return true; }
 };
 

@@ -43,7 +43,7 @@ QuantizedTensor codes(const Shape& shape, const Format& format, const Granularit
 QuantizedTensor nvfp4(const Shape& shape) {
   const auto by = Granularity::per_group(16);
   return quantize(numbers(shape),
-                  Grid::with_scale_bits(FloatFormat{2, 1}, by, ranges(by, shape), NumBits(4, 3), 1.3f, "q"));
+                  Grid::block_scaled(FloatFormat{2, 1}, by, ranges(by, shape), NumBits(4, 3), 1.3f, "q"));
 }
 
 TEST_F(CudaCodeProducts, ComputeProductScales) {

@@ -52,8 +52,8 @@ TEST_F(CudaScales, EightBitScalesMatchTheHost) {
   for (const auto& format : some_formats())
     for (const NumBits bits : {NumBits(4, 3), NumBits(8, 0)})
       for (const float global : {0.0f, 3.7f, 1e20f})
-        expect_equal(Grid::with_scale_bits(format, by, amax.to(Device::cuda()), bits, global, "q"),
-                     Grid::with_scale_bits(format, by, amax, bits, global, "q"));
+        expect_equal(Grid::block_scaled(format, by, amax.to(Device::cuda()), bits, global, "q"),
+                     Grid::block_scaled(format, by, amax, bits, global, "q"));
 }
 
 TEST_F(CudaScales, ReportInvalidRangesOnRead) {

@@ -195,8 +195,8 @@ TEST(Covering, AJumpMatchesSmallSteps) {
       for (const std::int64_t windows : {1, 4}) {
         detail::Covering steps{kernel, stride, windows}, jump = steps;
         for (std::int64_t at = 0; at < kernel + stride * windows + 3; ++at) {
-          steps.move_to(at);
-          jump.jump_to(at);
+          steps.advance(at);
+          jump.seek(at);
           if (steps.begin == steps.end) {
             EXPECT_GE(jump.begin, jump.end);
             continue;

@@ -58,7 +58,7 @@ Variable Passes::loss_of(const Variable& logits, const Input& batch) const {
 }
 
 Passes::Outputs Passes::run(const Input& batch) {
-  if (traits_of(batch.x.device()).launches) quantize_weights(*model_);
+  if (device_traits(batch.x.device()).launches) quantize_weights(*model_);
   const Variable logits = (*model_)(Variable(batch.x));
   loss_ = loss_of(logits, batch);
   FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
@@ -71,7 +71,7 @@ Passes::Outputs Passes::run(const Input& batch) {
 /// Returns whether the captured passes fit this batch. Captures them if the batch before had the same shapes
 /// and phase: its run has already allocated everything that is allocated once.
 bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
-  if (!options_.capture || !traits_of(batch.x.device()).captures || profiler() != nullptr) return false;
+  if (!options_.capture || !device_traits(batch.x.device()).captures || profiler() != nullptr) return false;
   if (waits_for_range()) return last_.reset(), false;
   Key key{batch.x.shape(), batch.y.shape(), phase};
   if (captured_ != key && last_ == key && refused_ != key) {

@@ -137,7 +137,7 @@ GradientBuckets::Sums GradientBuckets::finish(const Terms& terms, std::int64_t c
                                                    parameters_of(bucket), reduction_);
     std::ranges::copy(sums, out.begin() + std::ptrdiff_t(bucket.begin));
     if (i < begun.size() && profiler() != nullptr)
-      profiler()->beside("sums over ranks", begun[i]->from, begun[i]->to);
+      profiler()->add_concurrent("sums over ranks", begun[i]->from, begun[i]->to);
   }
   return out;
 }

@@ -20,7 +20,7 @@ namespace {
 /// Calls f(begin, count) for pieces that cover all elements, in parallel.
 template <class F>
 void visit_stretches(const Tensor& x, F&& f) {
-  for_runs(x.numel(), {1, x.numel()},
+  visit_runs(x.numel(), {1, x.numel()},
            [&](std::int64_t begin, std::int64_t end, std::int64_t) { f(begin, end - begin); });
 }
 
@@ -164,10 +164,10 @@ struct CodesOf {
                        parameters.grid(reader(), innermost ? run_width(view.channels) : 0),
                        out.codes.mutable_raw(), mask, out.codes.dtype()};
     if (innermost)
-      for_blocks(RunBlocks(sums.numel(), view.channels),
+      parallel_blocks(RunBlocks(sums.numel(), view.channels),
                  [&](std::int64_t begin, std::int64_t end) { pass.runs(begin, end); });
     else
-      for_runs(sums.numel(), view,
+      visit_runs(sums.numel(), view,
                [&](std::int64_t begin, std::int64_t end, std::int64_t c) { pass.channel(begin, end, c); });
   }
   /// Calls f(begin, count, destination of the codes).

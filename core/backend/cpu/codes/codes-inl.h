@@ -192,7 +192,7 @@ struct SumReader {
         amax(hn::Set(FloatTag(), r.amax)),
         open(r.open) {}
   FloatMask passes(FloatVector v) const {
-    return open ? mask_open_below(v, below, amax) : mask_closed(v, below, amax);
+    return open ? mask_open_lower(v, below, amax) : mask_closed(v, below, amax);
   }
 };
 

@@ -68,7 +68,7 @@ class BlockNumbers {
   /// Spreads the numbers. Numbers beyond the end are 1.
   void spread(const float* numbers, std::int64_t begin, std::int64_t end, float* out) const {
     const auto at = [&](std::int64_t i) { return out + (i - begin + unit_ - 1) / unit_; };
-    map_.for_runs(begin, end, [&](std::int64_t i, std::int64_t stop, std::int64_t j, std::int64_t step) {
+    map_.visit_runs(begin, end, [&](std::int64_t i, std::int64_t stop, std::int64_t j, std::int64_t step) {
       if (step == 1)
         std::copy_n(numbers + j, stop - i, at(i));
       else
@@ -252,7 +252,7 @@ struct QuantizeRun {
 
 void decode_floats(const Tensor& codes, Tensor& out) {
   auto* values = out.mutable_data<float>(out.layout());
-  for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+  visit_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
     dequantize(code_array(codes).from(begin), end - begin, 1.0f, values + begin);
   });
 }
@@ -261,7 +261,7 @@ void decode_bf16(const Tensor& codes, Tensor& out) {
   FQ_CHECK(bit_width(codes.dtype()) == 8, "decode",
            "the codes are {}: only i8, u8 and f8_e4m3 convert to bf16", name(codes.dtype()));
   auto* values = out.mutable_data<bfloat16>(out.layout());
-  for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+  visit_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
     decode(code_array(codes).from(begin), end - begin, values + begin);
   });
 }
@@ -274,7 +274,7 @@ bool quantize_channels(const Tensor& x, QuantizedTensor& out) {
   const QuantizeRun run{x.data<float>(x.layout()), out.codes.mutable_raw(), mask, out.codes.dtype(),
                         out.grid.format.is_integer()};
   std::atomic<bool> saw_nan{false};
-  for_runs(x.numel(), Channels::of(x.shape(), x.layout(), axis),
+  visit_runs(x.numel(), Channels::of(x.shape(), x.layout(), axis),
            [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
              if (run(begin, end, rows[static_cast<std::size_t>(channel)]))
                saw_nan.store(true, std::memory_order_relaxed);
@@ -285,25 +285,25 @@ bool quantize_channels(const Tensor& x, QuantizedTensor& out) {
 }  // namespace
 
 void decode(const QuantizedTensor& x, Tensor& out) {
-  if (detail::in_blocks(x.grid, x.shape(), "decode")) return decode_blocks(x, false, out);
+  if (detail::needs_block_kernels(x.grid, x.shape(), "decode")) return decode_blocks(x, false, out);
   out.dtype() == DType::bf16 ? decode_bf16(x.codes, out) : decode_floats(x.codes, out);
 }
 
 void quantize(std::span<const detail::QuantizeCall> calls) {
   for (const auto& [x, out, nan_text] : calls) {
-    const bool blocks = detail::in_blocks(out.grid, x.shape(), "quantize");
+    const bool blocks = detail::needs_block_kernels(out.grid, x.shape(), "quantize");
     if (blocks ? quantize_blocks(x, out) : quantize_channels(x, out)) throw NumericError(nan_text);
   }
 }
 
 void dequantize(const QuantizedTensor& x, Tensor& out) {
-  if (detail::in_blocks(x.grid, x.shape(), "dequantize")) return decode_blocks(x, true, out);
+  if (detail::needs_block_kernels(x.grid, x.shape(), "dequantize")) return decode_blocks(x, true, out);
   const auto rows = grid_rows(x.grid);
   const auto view =
       Channels::of(x.shape(), x.layout(), detail::channel_axis(x.grid, x.shape(), "dequantize"));
   const CodeArray codes = code_array(x.codes);
   auto* values = out.mutable_data<float>(out.layout());
-  for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
+  visit_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
     const float scale = rows[static_cast<std::size_t>(channel)].scale;
     if (end - begin >= 8) return dequantize(codes.from(begin), end - begin, scale, values + begin);
     for (std::int64_t i = begin; i < end; ++i)

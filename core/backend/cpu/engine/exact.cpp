@@ -160,7 +160,7 @@ bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t
 
 template <class Sum, class F>
 void add_parts(const std::vector<Part>& parts, std::int64_t count, std::int32_t* sums, F&& product) {
-  Tensor values = Tensor::empty({count}, dtype_of<Sum>);
+  Tensor values = Tensor::empty({count}, cpp_dtype<Sum>);
   bool first = true;
   for (const Part& part : parts) {
     product(part, values.mutable_data<Sum>());

@@ -120,7 +120,7 @@ void scale_typed(const Tensor& x, const Tensor& scales, std::int64_t channels, T
   const auto* from = x.data<float>(x.layout());
   auto* to = out.mutable_data<Out>(out.layout());
   const RunBlocks blocks(x.numel(), channels);
-  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
     scale_to_bf16(from + begin, end - begin, blocks.width, all.data(), to + begin);
   });
 }
@@ -142,7 +142,7 @@ void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
              add = repeated<float>(b.data<float>(), channels);
   auto* values = y.mutable_data<float>(y.layout());
   const RunBlocks blocks(y.numel(), channels);
-  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
     scale_and_add(values + begin, end - begin, blocks.width, multiply.data(), add.data());
   });
 }

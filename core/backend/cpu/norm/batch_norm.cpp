@@ -54,7 +54,7 @@ void normalize_backward(const double* dy, const double* x, std::int64_t count, s
 template <class T, class F>
 std::vector<T> block_sums(const RunBlocks& blocks, std::int64_t channels, F&& add) {
   std::vector<T> parts(static_cast<std::size_t>(2 * blocks.count * channels), T{0});
-  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
     std::vector<T> runs(static_cast<std::size_t>(2 * blocks.width), T{0});
     T* products = runs.data() + blocks.width;
     add(begin, end, runs.data(), products);
@@ -117,7 +117,7 @@ void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
                t = repeated_row<T>(coefficients, 2, channels);
     const T* in = x.data<T>(x.layout());
     T* out = y.mutable_data<T>(y.layout());
-    for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    parallel_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
       normalize(in + begin, end - begin, blocks.width, m.data(), f.data(), t.data(), out + begin);
     });
   });
@@ -152,7 +152,7 @@ void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center,
                p = repeated_row<T>(coefficients, 1, channels), t = repeated_row<T>(coefficients, 2, channels);
     T* out = dx.mutable_data<T>(dx.layout());
     const T* g = dy.data<T>(dy.layout());
-    for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    parallel_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
       normalize_backward(g + begin, values + begin, end - begin, blocks.width, m.data(), f.data(), p.data(),
                          t.data(), out + begin);
     });

@@ -99,7 +99,7 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
         all += of.weight(c) * static_cast<double>(p[c]);
       total -= of.share * all;
     }
-    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, count));
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_or_zero(total, count));
   });
   sums[0] = total;
   sums[1] = count;
@@ -113,7 +113,7 @@ void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const Lab
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();
-    const T factor = static_cast<T>(detail::mean_of(dy.item(), totals.data<double>()[1]));
+    const T factor = static_cast<T>(detail::mean_or_zero(dy.item(), totals.data<double>()[1]));
 #pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
     for (std::int64_t n = 0; n < rows; ++n) {
       const T all = static_cast<T>(of.targets(label[n]));
@@ -140,13 +140,13 @@ void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
     }
     double total = 0;
     for (const double part : parts) total += part;
-    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, a.numel()));
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_or_zero(total, a.numel()));
   });
 }
 
 void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
   detail::visit_float(a.dtype(), "mse_loss", [&]<class T>(T) {
-    const T factor = static_cast<T>(detail::mean_of(2.0 * dy.item(), a.numel()));
+    const T factor = static_cast<T>(detail::mean_or_zero(2.0 * dy.item(), a.numel()));
     map<T>(a, b, da, [factor](T p, T q) { return factor * (p - q); });
     // The gradient of b is the negative gradient of a.
     map<T>(da, db, [](T v) { return -v; });

@@ -66,9 +66,9 @@ void average_gradient(const AveragePool& p, std::int64_t row) {
   const T share_of_whole = T{1} / static_cast<T>(whole);
   const T* dy = static_cast<const T*>(p.in) + row / s.h * s.oh * s.ow * s.c;
   Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
-  rows.move_to(row % s.h + s.ph);
+  rows.advance(row % s.h + s.ph);
   for (std::int64_t w = 0; w < s.w; ++w) {
-    columns.move_to(w + s.pw);
+    columns.advance(w + s.pw);
     T* dx = static_cast<T*>(p.out) + (row * s.w + w) * s.c;
     visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       auto sum = hn::Zero(d);

@@ -145,9 +145,9 @@ void max_gradient(const MaxPoolGradient& p, std::int64_t row) {
   const T* dy = static_cast<const T*>(p.dy) + n * s.oh * s.ow * s.c;
   const Place* argmax = static_cast<const Place*>(p.argmax) + n * s.oh * s.ow * s.c;
   Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
-  rows.move_to(h);
+  rows.advance(h);
   for (std::int64_t w = s.pw; w < s.w + s.pw; ++w) {
-    columns.move_to(w);
+    columns.advance(w);
     T* dx = static_cast<T*>(p.dx) + (row * s.w + w - s.pw) * s.c;
     visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       const PlaceTag<decltype(d)> du;

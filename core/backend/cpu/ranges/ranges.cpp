@@ -78,7 +78,7 @@ void raise_blocks(const float* x, std::int64_t begin, std::int64_t end, const de
     const std::int64_t rows = map.outer[map.outer_axes - 1].length, tile = rows * columns;
     return column_magnitudes(x + begin, (end - begin) / tile, rows, columns, out + begin / tile * columns);
   }
-  map.for_runs(begin, end, [&](std::int64_t from, std::int64_t to, std::int64_t j, std::int64_t step) {
+  map.visit_runs(begin, end, [&](std::int64_t from, std::int64_t to, std::int64_t j, std::int64_t step) {
     if (step == 1) return raise_magnitudes(x + from, to - from, out + j);
     out[j] = std::max(out[j], extremes(x + from, to - from).magnitude);
   });

@@ -72,7 +72,7 @@ void add_errors(const RangeRows& rows, const Tensor& amax, const std::vector<flo
   add_row_sums(rows, static_cast<std::int64_t>(multiples.size()), sums.data(),
                [&](std::int64_t r, const float* x, std::int64_t count, double* out) {
                  std::vector<float> candidates(multiples);
-                 for (float& c : candidates) c = detail::multiple_of(largest[r], c);
+                 for (float& c : candidates) c = detail::amax_multiple(largest[r], c);
                  add_squared_errors({x, static_cast<std::size_t>(count)}, candidates, format, out);
                });
 }

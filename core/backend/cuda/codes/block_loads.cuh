@@ -51,7 +51,7 @@ struct BlockMap : fq::detail::BlockMap {
   }
   [[nodiscard]] FQ_HD std::int64_t block_index(std::int64_t i) const {
     const Place found = place(i);
-    return found.base + found.in_row.index;
+    return found.base + found.row_place.index;
   }
 };
 
@@ -126,9 +126,9 @@ template <class T>
 FQ_HD void load_blocks(const BlockMap& blocks, const BlockMap::Place& from, const T* values, int count,
                        T (&out)[group_size]) {
   if (blocks.last.size >= group_size)
-    return loops::load_row(blocks.last, from.in_row, values + from.base,
+    return loops::load_row(blocks.last, from.row_place, values + from.base,
                            values + blocks.first_block(from.row + 1), count, out);
-  loops::gather_blocks(blocks, from.row * blocks.last.size + from.in_row.at, values, count, out);
+  loops::gather_blocks(blocks, from.row * blocks.last.size + from.row_place.at, values, count, out);
 }
 
 }  // namespace fq::cuda

@@ -67,7 +67,7 @@ struct WalkedRanges {
 inline Strides range_walk(const Tensor& x, const Shape& range) {
   return Strides::of({x.shape(),
                       x.layout(),
-                      {cpu::strides_of(x.shape(), x.layout()),
+                      {cpu::axis_strides(x.shape(), x.layout()),
                        cpu::broadcast_strides(range, Layout::row_major, x.shape())}});
 }
 

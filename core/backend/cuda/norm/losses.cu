@@ -9,7 +9,7 @@ namespace fq::cuda {
 namespace {
 
 using fq::detail::IgnoredLabel;
-using fq::detail::mean_of;
+using fq::detail::mean_or_zero;
 using fq::detail::SmoothedTarget;
 
 /// f32 or f64 values. The type is tested at run time: compiling a reduction takes seconds, and memory limits
@@ -40,7 +40,7 @@ struct MeanSoFar {
   bool wide;
   FQ_HD double operator()(const RowSum& sum) const {
     totals[0] += sum.total;
-    const double weights = totals[1] + sum.weight, mean = mean_of(totals[0], weights);
+    const double weights = totals[1] + sum.weight, mean = mean_or_zero(totals[0], weights);
     if (wide)
       *static_cast<double*>(loss) = mean;
     else
@@ -96,7 +96,7 @@ struct EntropyBackward {
   const T* dy;
   T* dx;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    const T factor = static_cast<T>(mean_of(static_cast<double>(*dy), *counted));
+    const T factor = static_cast<T>(mean_or_zero(static_cast<double>(*dy), *counted));
     std::int64_t row = quotient(first, of.classes), c = first - row * of.classes;
     T v[group_size];
     load_group(log_p + first, count, v);
@@ -129,7 +129,7 @@ struct DistanceBackward {
   std::int64_t all;
   T *da, *db;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    const T factor = static_cast<T>(mean_of(2.0 * static_cast<double>(*dy), all));
+    const T factor = static_cast<T>(mean_or_zero(2.0 * static_cast<double>(*dy), all));
     T v[group_size], w[group_size];
     load_group(a + first, count, v);
     load_group(b + first, count, w);

@@ -47,8 +47,8 @@ struct AverageBackward {
   FQ_HD void operator()(std::int64_t item) const {
     const PixelPart p(groups, s.h, s.w, item);
     Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
-    rows.jump_to(p.row + s.ph);
-    columns.jump_to(p.column + s.pw);
+    rows.seek(p.row + s.ph);
+    columns.seek(p.column + s.pw);
     T sum[group_size] = {};
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       for (std::int64_t j = columns.begin; j < columns.end; ++j) {

@@ -191,7 +191,7 @@ struct PartErrors {
 
   FQ_HD void operator()(std::int64_t i) const {
     const std::int64_t own = quotient(i, width), part = first + own;
-    const float range = fq::detail::multiple_of(amax[parts.row(part)], multiples[i - own * width]);
+    const float range = fq::detail::amax_multiple(amax[parts.row(part)], multiples[i - own * width]);
     out[i] = errors(parts.first(part), parts.count(part), range);
   }
 };

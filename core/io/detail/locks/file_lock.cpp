@@ -56,7 +56,7 @@ std::string host_name() {
   return name;
 }
 
-std::string start_of(pid_t process) {
+std::string process_start(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line, field;
   std::getline(file, line);
@@ -67,7 +67,7 @@ std::string start_of(pid_t process) {
   return fields ? field : std::string();
 }
 
-LockOwner LockOwner::self() { return {host_name(), ::getpid(), start_of(::getpid())}; }
+LockOwner LockOwner::self() { return {host_name(), ::getpid(), process_start(::getpid())}; }
 
 std::optional<LockOwner> LockOwner::parse(std::string_view text) {
   std::istringstream words{std::string(text)};
@@ -84,7 +84,7 @@ std::string LockOwner::words() const { return fmt::format("process {} on {}", pr
 bool LockOwner::is_gone() const {
   if (host != host_name()) return false;
   if (::kill(process, 0) != 0 && errno == ESRCH) return true;
-  const std::string now = start_of(process);
+  const std::string now = process_start(process);
   return !started.empty() && !now.empty() && now != started;
 }
 
@@ -96,17 +96,17 @@ namespace {
 
 constexpr std::size_t kLongestOwner = 512;
 
-std::string beside_end_of_links(const std::string& path, const std::string& what) {
+std::string companion_path(const std::string& path, const std::string& what) {
   std::error_code none;
   const auto real = std::filesystem::weakly_canonical(path, none);
   const std::string target = none ? path : real.string();
-  return detail::folder_of(target) + "/" + detail::companion_name(target, what);
+  return detail::parent_folder(target) + "/" + detail::companion_name(target, what);
 }
 
 bool lacks_locks(int error) { return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS; }
 
 /// Returns the text of a lock file that another process has open; empty until that process has written it.
-std::string text_of(const std::string& file) {
+std::string read_lock_text(const std::string& file) {
   std::array<char, kLongestOwner> text{};
   const int open = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   const ssize_t size = open < 0 ? 0 : ::read(open, text.data(), text.size());
@@ -123,7 +123,7 @@ std::string end_of_link(const std::string& link) {
 }  // namespace
 
 FileLock::FileLock(const std::string& path, const std::function<void(const std::string&)>& waiting)
-    : path_(path), lock_(beside_end_of_links(path, "lock")), link_(beside_end_of_links(path, "owner")) {
+    : path_(path), lock_(companion_path(path, "lock")), link_(companion_path(path, "owner")) {
   while (has_locks_ ? !take() : !take_link()) {
     if (const std::string owner = this->owner(); !owner.empty()) waiting(owner);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -151,7 +151,7 @@ bool FileLock::take() {
     has_locks_ = false;
     log(LogLevel::warning, fmt::format("[lock_file] the file system of {} has no locks: the file {} is "
                                        "used instead",
-                                       detail::folder_of(path_), link_));
+                                       detail::parent_folder(path_), link_));
     return take_link();
   }
   if (error != 0 && error != EWOULDBLOCK) refuse(error);
@@ -169,7 +169,7 @@ bool FileLock::take_link() {
 
 /// Returns an empty string if the lock is free now.
 std::string FileLock::owner() const {
-  const std::string text = has_locks_ ? text_of(lock_) : end_of_link(link_);
+  const std::string text = has_locks_ ? read_lock_text(lock_) : end_of_link(link_);
   std::error_code none;
   const auto kind = std::filesystem::symlink_status(has_locks_ ? lock_ : link_, none).type();
   if (kind == std::filesystem::file_type::not_found) return {};
