@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kBiasCalibrator = "bias_calibrator";
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
-std::string_view name_of(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
+std::string_view method_name(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
 
 void widen(const detail::RangeRows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
 #pragma omp parallel for schedule(static) if (rows.values.numel() > 65536)
@@ -84,7 +84,7 @@ StateDict BiasCalibrator::state_dict() const {
   state.set(mean ? "sums" : "largest", Tensor::from(first_, shape_));
   if (!mean) state.set("smallest", Tensor::from(second_, shape_));
   state.set("count", Tensor::from({count_}));
-  state.set_attribute("method", name_of(method_));
+  state.set_attribute("method", method_name(method_));
   state.set_attribute("dtype", name(dtype_));
   return state;
 }
@@ -92,8 +92,8 @@ StateDict BiasCalibrator::state_dict() const {
 void BiasCalibrator::load_state(const StateDict& state) {
   if (state.size() == 0 && !state.has_attribute("method")) return reset();
   const auto &saved = state.attribute("method"), &type = state.attribute("dtype");
-  FQ_CHECK(saved == name_of(method_) && type.is_string(), kBiasCalibrator,
-           "the state is of a {} calibrator, this one is '{}'", saved.dump(), name_of(method_));
+  FQ_CHECK(saved == method_name(method_) && type.is_string(), kBiasCalibrator,
+           "the state is of a {} calibrator, this one is '{}'", saved.dump(), method_name(method_));
   const bool mean = method_ == BiasMethod::mean;
   const char* first_name = mean ? "sums" : "largest";
   const Shape shape = state.at(first_name).shape();

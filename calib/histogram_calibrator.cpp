@@ -32,7 +32,7 @@ void HistogramCalibrator::do_collect(const Tensor& x, float largest) {
 }
 
 Tensor HistogramCalibrator::do_compute(const AmaxOptions& o) const {
-  return Tensor::scalar(detail::amax_of(histogram_, o.method.empty() ? method_ : o.method, o));
+  return Tensor::scalar(detail::histogram_amax(histogram_, o.method.empty() ? method_ : o.method, o));
 }
 
 void HistogramCalibrator::do_save(StateDict& state) const { detail::save_histogram(histogram_, state); }

@@ -47,7 +47,7 @@ std::size_t even_bin(const std::vector<float>& edges, float v) {
 
 /// The bin between edges of any widths; the last one has its upper edge too.
 template <class T>
-std::size_t bin_between(const std::vector<T>& edges, float v) {
+std::size_t find_bin(const std::vector<T>& edges, float v) {
   const auto above = std::upper_bound(edges.begin(), edges.end() - 1, static_cast<T>(v)) - edges.begin();
   return static_cast<std::size_t>(above - 1);
 }
@@ -89,8 +89,8 @@ void Histogram::collect_numpy(const Tensor& x, int bins, bool skip_zeros) {
     wide_edges = wide_edges.empty() ? more_edges(edges, largest) : more_edges(wide_edges, largest);
     edges.assign(wide_edges.begin(), wide_edges.end());
   }
-  if (wide_edges.empty()) return count(values, edges, counts, bin_between<float>);
-  count(values, wide_edges, counts, bin_between<double>);
+  if (wide_edges.empty()) return count(values, edges, counts, find_bin<float>);
+  count(values, wide_edges, counts, find_bin<double>);
 }
 
 }  // namespace fq

@@ -174,7 +174,7 @@ void warn_unless_exportable(const Network& network, const std::string& command) 
     log(LogLevel::warning,
         fmt::format(
             "[{}] this network cannot be exported to ONNX for {}: {}. With --target none there is no export",
-            command, name(target_of(network.module())), problem));
+            command, name(model_target(network.module())), problem));
 }
 
 }  // namespace fq::cli

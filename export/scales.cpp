@@ -126,7 +126,7 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
   StateDict state;
   const Weights weights = weights_of(model);
   state.set_attribute("scales", scales_json(model, clips));
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, [&](const NamedQuantizer& entry) {
     const TensorQuantizer& q = *entry.quantizer;
     if (!has_scales(q)) return;
     const Grid grid = grid_of(q, weights);
@@ -147,7 +147,7 @@ json scales_json(Module& model, const ClipCounts& clips) {
   const detail::OnHost host(model);
   json quantizers = json::array(), layers = json::array();
   const Weights weights = weights_of(model);
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, [&](const NamedQuantizer& entry) {
     json& out = quantizers.emplace_back(quantizer_json(entry, weights));
     if (const auto w = weights.find(entry.quantizer); w != weights.end())
       add_shapes(out, *entry.quantizer, w->second->quantized_weight().shape());

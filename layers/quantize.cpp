@@ -66,7 +66,7 @@ class Quantizing {
     const TraceGraph quantized = trace(model_, input_shape_);  // finds shape errors before any data is seen
     check_products(quantized);
     for (const auto& pair : foldable_batch_norms(model_, quantized))
-      dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_in_layer(true);
+      dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_folds_into_layer(true);
     for (auto& warning : engine_.fit_weights(model_)) warnings_.push_back(std::move(warning));
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
     engine_.log_float_operators(model_, input_shape_);
@@ -84,7 +84,7 @@ class Quantizing {
     names_.push_back(use.path + ".input_quantizer");
     const bool has_weight = use.has_weight;
     if (has_weight) names_.push_back(use.path + ".weight_quantizer");
-    if (!(has_weight && weight.switched_on()) && std::ranges::none_of(inputs, &MergedRules::switched_on))
+    if (!(has_weight && weight.is_enabled()) && std::ranges::none_of(inputs, &MergedRules::is_enabled))
       return;
     const Module& old = model_.at(use.path);
     auto made = engine_.counterpart(old, use.tensors.size(), {});
@@ -92,7 +92,7 @@ class Quantizing {
     FQ_CHECK(quant != nullptr, "quantize", "the module registered for '{}' is not a QuantModule", use.path);
     model_.replace(use.path, made);
     if (quant->weight_quantizer() != nullptr) place_weight(*made, weight, use.path, quant->weight_axis());
-    if (quant->output_quantizer() != nullptr && output.switched_on())
+    if (quant->output_quantizer() != nullptr && output.is_enabled())
       made->replace("output_quantizer", maker_.make(output, use.path + ".output_quantizer"));
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
   }
@@ -103,7 +103,7 @@ class Quantizing {
     const MergedRules input = fields(use, {use.path + ".input_quantizer"});
     names_.push_back(use.path + ".weight_quantizer");
     if (!use.tensors.empty()) names_.push_back(use.path + ".input_quantizer");
-    if (!weight.switched_on()) return;
+    if (!weight.is_enabled()) return;
     const std::string name = use.path + ".weight_quantizer";
     const auto quantizer = maker_.weight(weight, name, 0);
     const Module& old = model_.at(use.path);
@@ -135,7 +135,7 @@ class Quantizing {
       names_.push_back(path + ".weight_quantizer");
       matrix->set_target(config_.target);
       place_weight(*matrix, weight, path, matrix->weight_axis());
-      any = any || weight.switched_on();
+      any = any || weight.is_enabled();
     }
     for (const auto& input : quant.input_quantizers()) any = place_dynamic(use, *input) || any;
     if (any) model_.replace(use.path, made);
@@ -147,7 +147,7 @@ class Quantizing {
       names_.push_back(use.path + "." + name);
       all.push_back(fields(use, {names_.back()}));
     }
-    if (std::ranges::none_of(all, &MergedRules::switched_on)) return;
+    if (std::ranges::none_of(all, &MergedRules::is_enabled)) return;
     auto made = engine_.counterpart(model_.at(use.path), 1, {});
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::string& name = QuantAttention::quantizer_names()[i];
@@ -155,7 +155,7 @@ class Quantizing {
       // Probabilities are at most 1, so their range needs no calibration.
       if (probabilities && !all[i].all.amax && !all[i].has_blocks()) all[i].all.amax = Amax(1.0);
       const std::string path = use.path + "." + name;
-      if (all[i].switched_on())
+      if (all[i].is_enabled())
         made->replace(name, maker_.input(all[i], {-1, probabilities}, path, warnings_));
       else
         switch_off(dynamic_cast<TensorQuantizer&>(made->at(name)), path);
@@ -173,8 +173,8 @@ class Quantizing {
     const NumBits bits = given.all.num_bits.value_or(std::nullopt).value_or(NumBits());
     const bool fits = engine_.multiplies_recurrent_codes() && config_.arithmetic == Arithmetic::deployed &&
                       bits == NumBits(8) && !given.has_blocks() && given.all.sequence.empty();
-    if (!given.switched_on() || !fits) {
-      if (given.switched_on() && engine_.multiplies_recurrent_codes())
+    if (!given.is_enabled() || !fits) {
+      if (given.is_enabled() && engine_.multiplies_recurrent_codes())
         warnings_.push_back(
             fmt::format("'{}' stays off: an LSTM multiplies integers only if its input has 8 "
                         "bits without blocks. Its weights are still quantized",
@@ -192,7 +192,7 @@ class Quantizing {
 
   /// Merges the rules that name a layer by its path or by its role in the graph.
   MergedRules fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
-    std::vector<std::string> names = edges_.names_of(use.path);
+    std::vector<std::string> names = edges_.role_names(use.path);
     if (residual_sums_.contains(use.path)) names.emplace_back("@residual");
     for (const auto& name : names)
       for (std::size_t i = 0, count = paths.size(); i < count; ++i)
@@ -208,7 +208,7 @@ class Quantizing {
 
   void place_weight(Module& made, const MergedRules& fields, const std::string& path, int axis) {
     const std::string name = path + ".weight_quantizer";
-    if (fields.switched_on())
+    if (fields.is_enabled())
       made.replace("weight_quantizer", maker_.weight(fields, name, axis));
     else
       switch_off(*dynamic_cast<QuantModule&>(made).weight_quantizer(), name);
@@ -218,7 +218,7 @@ class Quantizing {
   void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i,
                    const MergedRules& fields) {
     const std::string name = input_name(use.path, i);
-    if (!fields.switched_on())
+    if (!fields.is_enabled())
       return switch_off(*dynamic_cast<QuantModule&>(made).input_quantizers()[i], name);
     auto& shared = shared_[use.tensors[i].group];
     auto known = std::ranges::find(shared, fields.all, &Shared::fields);
@@ -306,9 +306,9 @@ std::vector<std::string> quantize(Module& model, const QuantConfig& config, cons
   return quantize_checked(model, config, input_shape, &part);
 }
 
-void check_one_target(Module& model) { (void)target_of(model); }
+void check_one_target(Module& model) { (void)model_target(model); }
 
-Target target_of(Module& model) {
+Target model_target(Module& model) {
   const QuantModule* first = nullptr;
   std::string first_path;
   for (const auto& [path, module] : model.named_modules()) {

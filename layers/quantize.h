@@ -56,7 +56,7 @@ std::vector<std::string> quantize(Module& model, const QuantConfig& config, cons
 void check_one_target(Module& model);
 /// Returns the target of the model's quantized modules, or `none` if it has none. Throws as
 /// `check_one_target`.
-[[nodiscard]] Target target_of(Module& model);
+[[nodiscard]] Target model_target(Module& model);
 
 /// Builds the quantized counterpart of a layer from the layer and its number of inputs. The result must be a
 /// Module and a QuantModule.
@@ -86,10 +86,10 @@ struct NamedQuantizer {
 /// one. All other quantizers of the model read activations.
 [[nodiscard]] std::set<const TensorQuantizer*> weight_quantizers(Module& model);
 /// Calls `visit` for each element of `named_quantizers`, in that order.
-void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
+void visit_quantizers(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
 /// Calls `visit` for each quantizer with a path that matches, in the order of `named_quantizers`. Returns the
 /// number of calls. If none matches, throws ArgumentError in the name of `function` with the nearest paths.
-int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
+int visit_quantizers(Module& model, std::string_view pattern, std::string_view function,
                        const std::function<void(const NamedQuantizer&)>& visit);
 
 /// Returns the names of the enabled quantizers that need an amax and have none. A forward pass would throw

@@ -329,8 +329,8 @@ std::vector<QuantizerFinding> quantizer_findings(const Network& network,
 
 std::string export_problem(const Network& network) {
   Module& model = network.module();
-  const Target target = target_of(model);
-  if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return {};
+  const Target target = model_target(model);
+  if (!target_profile(target).onnx || !uncalibrated_quantizers(model).empty()) return {};
   try {
     const Target rules = target == Target::tensorrt ? target : Target::ort;
     check_onnx_export(model, network.identity().sample_shape, {.target = rules});

@@ -65,7 +65,7 @@ detail::Masked allocated(const Shifted& x, bool masked) {
   return out;
 }
 
-Tensor* mask_of(detail::Masked& out) { return out.mask.defined() ? &out.mask : nullptr; }
+Tensor* mask_pointer(detail::Masked& out) { return out.mask.defined() ? &out.mask : nullptr; }
 
 void check_unsigned(const Shifted& x) {
   if (x.is_meta()) return;
@@ -91,7 +91,7 @@ detail::Masked integer_quant(const Tensor& input, const Tensor& amax, const Tens
   if (format.is_unsigned) check_unsigned(x);
   detail::Masked out = allocated(x, masked);
   detail::run(x.values.device(), &ReferenceKernels::fake_quant_integer, x.values, amax,
-              detail::compared_with(x.dtype, amax), format, out.y, mask_of(out));
+              detail::comparison_bound(x.dtype, amax), format, out.y, mask_pointer(out));
   out.y = finish(out.y, x, bias);
   return out;
 }
@@ -101,9 +101,9 @@ detail::Masked float_quant(const Tensor& input, const Tensor& amax, const Tensor
   const Shifted x = shift(input, bias, kFloat);
   if (amax.defined()) (void)detail::broadcast_block(input.shape(), amax.shape(), kFloat);
   detail::Masked out = allocated(x, masked && amax.defined());
-  const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
+  const Tensor bound = amax.defined() ? detail::comparison_bound(x.dtype, amax) : Tensor();
   detail::run(x.values.device(), &ReferenceKernels::fake_quant_e4m3, x.values, amax, bound, out.y,
-              mask_of(out));
+              mask_pointer(out));
   out.y = finish(out.y, x, bias);
   return out;
 }
@@ -113,12 +113,12 @@ struct CastBounds {
   double lower, upper;
 
   static CastBounds of(const IntFormat& format, DType dtype) {
-    const auto in_type = [dtype](double v) { return Tensor::scalar(v, dtype).item(); };
-    const double upper = in_type(format.upper());
+    const auto typed_value = [dtype](double v) { return Tensor::scalar(v, dtype).item(); };
+    const double upper = typed_value(format.upper());
     FQ_CHECK(std::isfinite(upper), kCast, "the largest code {} is no number of {}: use fewer bits, or f32",
              format.upper(), name(dtype));
     const bool mirrored = !format.is_unsigned && format.narrow_range;  // of one bit: -0
-    return {mirrored ? -upper : in_type(format.lower()), upper};
+    return {mirrored ? -upper : typed_value(format.lower()), upper};
   }
 };
 
@@ -145,7 +145,7 @@ detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool maske
   const Shifted x = shift(input, {}, kCast);
   detail::Masked out = allocated(x, masked);
   detail::run(x.values.device(), &ReferenceKernels::round_to_integers, x.values,
-              static_cast<float>(bounds.lower), static_cast<float>(bounds.upper), out.y, mask_of(out));
+              static_cast<float>(bounds.lower), static_cast<float>(bounds.upper), out.y, mask_pointer(out));
   out.y = finish(out.y, x, {});
   return out;
 }
@@ -232,7 +232,7 @@ Variable int_cast_ste(const Variable& x, int num_bits, bool is_unsigned, bool na
 
 namespace fq::detail {
 
-Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
+Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
                       bool pass_through_bwd) {
   if (!modelopt::stays(x.device(), amax))
     return modelopt::scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
@@ -241,7 +241,7 @@ Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, i
   return modelopt::float_quant(v, amax.to(DType::f32).to(Layout::row_major), bias, false).y;
 }
 
-Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
+Variable scaled_e4m3_with_range(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
                         bool pass_through_bwd) {
   if (!modelopt::stays(x.device(), amax) || recorder() != nullptr)
     return modelopt::scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);

@@ -26,9 +26,9 @@
 #include "fakequant/core/variable.h"
 
 namespace fq::detail {
-[[nodiscard]] Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent,
+[[nodiscard]] Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent,
                                     int mantissa, bool pass_through_bwd);
-[[nodiscard]] Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent,
+[[nodiscard]] Variable scaled_e4m3_with_range(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent,
                                       int mantissa, bool pass_through_bwd);
 }  // namespace fq::detail
 
@@ -69,7 +69,7 @@ namespace fq::modelopt {
 template <class Input, std::same_as<Tensor> Range>
 [[nodiscard]] auto scaled_e4m3(const Input& x, const Range& amax, const Tensor& bias = {}, int exponent = 4,
                                int mantissa = 3, bool pass_through_bwd = false) {
-  return detail::scaled_e4m3_by(x, amax, bias, exponent, mantissa, pass_through_bwd);
+  return detail::scaled_e4m3_with_range(x, amax, bias, exponent, mantissa, pass_through_bwd);
 }
 
 /// Integers without a scale: y = clamp(rne(x), lo, hi); the gradient passes where lo <= x <= hi, lo and hi

@@ -44,7 +44,7 @@ float scale_range(const Amax& amax, const Amax& global_amax, double fp8_max) {
 }
 
 /// x as [blocks, length], row-major.
-Tensor blocks_of(const Tensor& x, const Amax& amax) {
+Tensor block_rows(const Tensor& x, const Amax& amax) {
   FQ_CHECK(amax.defined(), kStatic, "amax is missing: give one for each block");
   const auto blocks = static_cast<std::int64_t>(amax.values().size());
   FQ_CHECK(blocks > 0 && x.numel() % blocks == 0, kStatic,
@@ -55,12 +55,12 @@ Tensor blocks_of(const Tensor& x, const Amax& amax) {
 /// y and, where asked for, the mask in the shape of x.
 detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype,
                          bool masked) {
-  const Tensor rows = blocks_of(x, amax);
+  const Tensor rows = block_rows(x, amax);
   const Tensor in = rows.dtype() == out_dtype ? rows : rows.to(DType::f32);
   Tensor y = Tensor::empty(in.shape(), in.dtype(), x.device());
   Tensor mask = masked ? Tensor::empty(in.shape(), DType::u1, x.device()) : Tensor();
   detail::run(x.device(), &ReferenceKernels::fake_quant_fp4, in, scales,
-              detail::compared_with(x.dtype(), amax.tensor()), y, masked ? &mask : nullptr);
+              detail::comparison_bound(x.dtype(), amax.tensor()), y, masked ? &mask : nullptr);
   if (masked) mask = mask.reshape(x.shape());
   return {y.to(out_dtype).reshape(x.shape()).to(x.layout()), mask};
 }

@@ -42,13 +42,13 @@ void refuse_unless_default(const std::string& key, const json& value) {
   FQ_CHECK(is_default, kAttributeConfig, "'{}' is {}: it is not available, leave it out", key, value.dump());
 }
 
-bool is_one_of(const std::string& key, std::initializer_list<std::string_view> names) {
+bool is_listed(const std::string& key, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), key) != names.end();
 }
 
 void translate(const std::string& key, const json& value, json& out) {
-  if (is_one_of(key, {"trt_high_precision_dtype", "effective_bits"})) return;
-  if (is_one_of(key, {"bias", "rotate", "backend", "backend_extra_args", "use_constant_amax"}))
+  if (is_listed(key, {"trt_high_precision_dtype", "effective_bits"})) return;
+  if (is_listed(key, {"bias", "rotate", "backend", "backend_extra_args", "use_constant_amax"}))
     return refuse_unless_default(key, value);
   if (key == "num_bits") {
     out[key] = bits(value);

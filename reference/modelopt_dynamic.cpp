@@ -79,7 +79,7 @@ void check(const Tensor& x, const Request& r) {
 }
 
 /// The scales of the blocks of x. The caller keeps `globals`, on the device of x, alive.
-detail::BlockScales scales_of(const Tensor& x, const Request& r, float max, const Tensor& globals) {
+detail::BlockScales make_block_scales(const Tensor& x, const Request& r, float max, const Tensor& globals) {
   using Rule = detail::BlockScales::Rule;
   if (r.scale_bits == kE8m0) return {Rule::power_of_two, max};
   if (!r.global.defined()) return {Rule::e4m3, max};
@@ -97,7 +97,7 @@ bool is_whole(const Tensor& x, const Request& r) {
 void extension(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
   const Element e = element(r.num_bits);
   const Tensor globals = r.global.tensor().to(x.device());
-  const auto scales = scales_of(x, r, e.grid.max, globals);
+  const auto scales = make_block_scales(x, r, e.grid.max, globals);
   const detail::ElementGrid grid{e.grid.max, e.grid.min_normal, e.grid.step, e.nan};
   if (is_whole(x, r))
     return detail::run(x.device(), &ReferenceKernels::fake_quant_blocks, x, r.block, grid, scales, bound, y,
@@ -115,7 +115,7 @@ void triton(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* m
 
 Tensor global_mask(const Tensor& x, const Amax& global) {
   const Tensor range = global.values().size() == 1 ? global.tensor() : global.tensor().reshape({-1, 1});
-  return detail::within_amax(x, range, kDynamic);
+  return detail::amax_mask(x, range, kDynamic);
 }
 
 detail::Masked quantized(const Tensor& input, const Request& r, bool masked) {
@@ -125,7 +125,7 @@ detail::Masked quantized(const Tensor& input, const Request& r, bool masked) {
   detail::Masked out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
   const bool fused = masked && is_whole(x, r) && r.global.values().size() == 1;
   if (fused) out.mask = Tensor::empty(x.shape(), DType::u1, x.device());
-  const float bound = fused ? *detail::compared_with(x.dtype(), r.global.tensor()).data<float>()
+  const float bound = fused ? *detail::comparison_bound(x.dtype(), r.global.tensor()).data<float>()
                             : std::numeric_limits<float>::infinity();
   if (!x.device().is_meta())
     (r.kernel == BlockKernel::triton ? triton : extension)(x, r, bound, out.y, fused ? &out.mask : nullptr);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::initializer_list<DType> kFloats{DType::f32, DType::f16, DType::bf16};
 
-Shape block_of(const Shape& x, const Shape& scale, int axis, std::int64_t size, const char* function) {
+Shape scale_block(const Shape& x, const Shape& scale, int axis, std::int64_t size, const char* function) {
   FQ_CHECK(size >= 0, function, "block_size is {}: give a length, or 0 for no blocks", size);
   if (size == 0) return detail::linear_block(x, scale, axis, function);
   FQ_CHECK(x.size() >= 2, function, "block_size is {} and the input {}: blocks need 2 axes", size,
@@ -42,10 +42,10 @@ void check_zero_point(const Tensor& z, DType codes, const char* function) {
              "the zero point has {}: {} takes integers from {} to {}", v, name(codes), lower, upper);
 }
 
-detail::LinearGrid grid_of(const Shape& x, const Tensor& scale, const Constant& zero_point, DType codes,
+detail::LinearGrid linear_grid(const Shape& x, const Tensor& scale, const Constant& zero_point, DType codes,
                            int axis, std::int64_t block_size, const char* function) {
   detail::check_dtype(scale.dtype(), kFloats, "scale", function);
-  detail::LinearGrid grid{scale, {}, block_of(x, scale.shape(), axis, block_size, function)};
+  detail::LinearGrid grid{scale, {}, scale_block(x, scale.shape(), axis, block_size, function)};
   if (!zero_point.defined()) return grid;
   grid.zero_point = zero_point.tensor(function, "zero point", DType::f64);
   const Tensor& z = grid.zero_point;
@@ -75,7 +75,7 @@ Tensor quantize_linear(const Constant& x, const Constant& scale, const Constant&
                       {DType::i8, DType::u8, DType::i16, DType::u16, DType::i2, DType::u2, DType::i4,
                        DType::u4, DType::f8_e4m3, DType::f8_e5m2, DType::f4_e2m1},
                       "output_dtype", where);
-  return detail::linear_quantize(v, grid_of(v.shape(), s, zero_point, codes, axis, block_size, where), codes,
+  return detail::linear_quantize(v, linear_grid(v.shape(), s, zero_point, codes, axis, block_size, where), codes,
                                  saturate);
 }
 
@@ -89,7 +89,7 @@ Tensor dequantize_linear(const Constant& codes, const Constant& scale, const Con
                       "input", where);
   const DType dtype = output_dtype.value_or(s.dtype());
   detail::check_dtype(dtype, kFloats, "output_dtype", where);
-  return detail::linear_dequantize(q, grid_of(q.shape(), s, zero_point, q.dtype(), axis, block_size, where),
+  return detail::linear_dequantize(q, linear_grid(q.shape(), s, zero_point, q.dtype(), axis, block_size, where),
                                    dtype);
 }
 

@@ -27,7 +27,7 @@ struct Sizes {
   }
 };
 
-Sizes sizes_of(const Tensor& q, const AttentionHeads& heads) {
+Sizes attention_sizes(const Tensor& q, const AttentionHeads& heads) {
   FQ_CHECK(q.defined() && q.dtype() == DType::f32 && q.rank() == 3, kGqa, "q must be f32 of 3 axes");
   FQ_CHECK(heads.heads > 0 && heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0, kGqa,
            "{} heads and {} of keys: the first must be a multiple of the second", heads.heads,
@@ -82,7 +82,7 @@ void attend(const float* q, const double* keys, const double* values, std::int64
     y[d] = static_cast<float>(sums[static_cast<std::size_t>(d)] / total);
 }
 
-QuantizedAttention on_host(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& k_scale,
+QuantizedAttention host_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& k_scale,
                            const Tensor& v_scale, const Sizes& z) {
   std::vector<double> keys, values;
   QuantizedAttention out{cache(k, k_scale, z, keys), cache(v, v_scale, z, values), Tensor::empty(q.shape())};
@@ -100,7 +100,7 @@ QuantizedAttention on_host(const Tensor& q, const Tensor& k, const Tensor& v, co
 
 QuantizedAttention gqa_int8_kv(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& k_scale,
                                const Tensor& v_scale, AttentionHeads heads) {
-  const Sizes z = sizes_of(q, heads);
+  const Sizes z = attention_sizes(q, heads);
   check_cached(k, k_scale, z, "k");
   check_cached(v, v_scale, z, "v");
   const Device device = q.device(), cpu = Device::cpu();
@@ -108,7 +108,7 @@ QuantizedAttention gqa_int8_kv(const Tensor& q, const Tensor& k, const Tensor& v
     const Tensor codes = Tensor::empty({z.batch, z.kv_heads, z.length, z.width}, DType::i8, device);
     return {codes, codes, Tensor::empty(q.shape(), DType::f32, device)};
   }
-  const auto out = on_host(q.to(cpu), k.to(cpu), v.to(cpu), k_scale.to(cpu), v_scale.to(cpu), z);
+  const auto out = host_attention(q.to(cpu), k.to(cpu), v.to(cpu), k_scale.to(cpu), v_scale.to(cpu), z);
   return {out.k_codes.to(device), out.v_codes.to(device), out.y.to(device)};
 }
 

@@ -48,7 +48,7 @@ void check(const Tensor& x, const Amax& amax, const IntFormat& format, const cha
 }
 
 /// The scale that is given out, of each range.
-Tensor scales_of(const Amax& amax, const IntFormat& format) {
+Tensor output_scales(const Amax& amax, const IntFormat& format) {
   const bool guard = std::ranges::none_of(amax.values(), scalar::is_nan_);
   const auto upper = static_cast<float>(format.upper());
   Tensor scales = amax.tensor();
@@ -135,7 +135,7 @@ WideCodes wide_codes(const Tensor& input, const Tensor& amax, const IntFormat& f
   auto* codes = out.codes.mutable_data<double>();
   auto* mask = static_cast<std::uint8_t*>(out.mask.mutable_raw());
   const double lower = format.lower(), upper = format.upper();
-  detail::for_broadcast(x.shape(), amax.shape(), function, [&](auto begin, auto end, auto j) {
+  detail::visit_broadcast(x.shape(), amax.shape(), function, [&](auto begin, auto end, auto j) {
     const WideRange& range = ranges[static_cast<std::size_t>(j)];
     for (auto i = begin; i < end; ++i) {
       const double code = std::rint(v[i] * range.factor);
@@ -209,7 +209,7 @@ Quantized<Tensor> tensor_quant(const Tensor& input, const Amax& amax, int num_bi
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes);
   const Tensor x = against(input, amax, kCodes);
   check(x, amax, format, kCodes);
-  const Tensor scales = scales_of(amax, format);
+  const Tensor scales = output_scales(amax, format);
   const DType dtype = code_type(x, output_dtype);
   check_half(x, scales);
   Tensor codes = Tensor::empty(x.shape(), DType::f32, x.device());
@@ -226,7 +226,7 @@ Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bi
   const Variable v = against(x.as_float(), amax, kCodes);
   auto [codes, scale] = tensor_quant(v.tensor(), amax, num_bits, is_unsigned, narrow_range, output_dtype);
   Tensor mask;
-  if (detail::needs_grad({v})) mask = detail::within_amax(v.tensor(), amax.tensor(), kCodes);
+  if (detail::needs_grad({v})) mask = detail::amax_mask(v.tensor(), amax.tensor(), kCodes);
   const auto range =
       detail::TracedRange::integer(amax, detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes));
   return {detail::record_clipped(kCodes, v, std::move(codes), std::move(mask), range),
@@ -247,7 +247,7 @@ Variable legacy_fake_tensor_quant(const Variable& x, const Amax& amax, int num_b
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kLegacy);
   const Variable v = against(x.as_float(), amax, kLegacy);
   Tensor y = legacy(v.tensor(), amax, format), mask;
-  if (detail::needs_grad({v})) mask = detail::within_amax(v.tensor(), amax.tensor(), kLegacy);
+  if (detail::needs_grad({v})) mask = detail::amax_mask(v.tensor(), amax.tensor(), kLegacy);
   return detail::record_clipped(kLegacy, v, std::move(y), std::move(mask),
                                 detail::TracedRange::integer(amax, format));
 }

@@ -29,7 +29,7 @@ struct Range {
   Shape block;
 };
 
-Range range_of(const Tensor& x, const Amax& min_range, const Amax& max_range) {
+Range checked_range(const Tensor& x, const Amax& min_range, const Amax& max_range) {
   detail::check_floats(x, kAffine);
   FQ_CHECK(min_range.defined() && max_range.defined() && min_range.shape() == max_range.shape(), kAffine,
            "min_range and max_range must both be given and have one shape");
@@ -73,10 +73,10 @@ Tensor stretched(const Tensor& bound, const Tensor& other) {
   return Tensor::full(other.shape(), bound.item());
 }
 
-Bounds bounds_of(const Tensor& x, const Tensor& lower, const Tensor& upper) {
+Bounds clip_bounds(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   detail::check_floats(x, kClip);
   FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
-  const Tensor low = detail::compared_with(x.dtype(), lower), high = detail::compared_with(x.dtype(), upper);
+  const Tensor low = detail::comparison_bound(x.dtype(), lower), high = detail::comparison_bound(x.dtype(), upper);
   Bounds out{stretched(low, high), stretched(high, low), result_type(x, lower, upper)};
   FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
            "the bounds are {} and {}: give one shape to both, or one element to one",
@@ -98,7 +98,7 @@ Tensor clipped(const Tensor& x, const Bounds& b) {
 
 Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, const Tensor& upper) {
   Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
-  detail::run(x.device(), &ReferenceKernels::mask_between, x.to(Layout::row_major), lower, upper, mask);
+  detail::run(x.device(), &ReferenceKernels::fill_range_mask, x.to(Layout::row_major), lower, upper, mask);
   return apply_mask(dy.to(DType::f32), mask).to(x.dtype());
 }
 
@@ -118,19 +118,19 @@ Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, co
 namespace host {
 
 Tensor fake_affine_tensor_quant(const Tensor& x, const Amax& min_range, const Amax& max_range, int num_bits) {
-  return fake_quantized(x, range_of(x, min_range, max_range), num_bits);
+  return fake_quantized(x, checked_range(x, min_range, max_range), num_bits);
 }
 
 Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, const Amax& max_range,
                                   int num_bits) {
   const Variable v = x.as_float();
-  const Range range = range_of(v.tensor(), min_range, max_range);
+  const Range range = checked_range(v.tensor(), min_range, max_range);
   Tensor y = fake_quantized(v.tensor(), range, num_bits), mask;
   if (detail::needs_grad({v})) {
-    const Tensor lower = detail::compared_with(v.tensor().dtype(), range.min);
-    const Tensor upper = detail::compared_with(v.tensor().dtype(), range.max);
+    const Tensor lower = detail::comparison_bound(v.tensor().dtype(), range.min);
+    const Tensor upper = detail::comparison_bound(v.tensor().dtype(), range.max);
     const auto *low = lower.data<float>(), *high = upper.data<float>();
-    mask = detail::mask_where(v.tensor(), range.block, [low, high](float e, auto j) {
+    mask = detail::make_mask(v.tensor(), range.block, [low, high](float e, auto j) {
       return scalar::mask_closed(e, low[j], high[j]);
     });
   }
@@ -150,14 +150,14 @@ Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, cons
 }
 
 Tensor clip(const Tensor& x, const Amax& clip_value_min, const Amax& clip_value_max) {
-  return clipped(x, bounds_of(x, clip_value_min.tensor(), clip_value_max.tensor()));
+  return clipped(x, clip_bounds(x, clip_value_min.tensor(), clip_value_max.tensor()));
 }
 
 Variable clip(const Variable& x, const Variable& clip_value_min, const Variable& clip_value_max) {
   FQ_CHECK(clip_value_min.defined() && clip_value_max.defined(), kClip,
            "a bound is missing: give clip_value_min and _max");
   const Variable v = x.as_float(), low = clip_value_min.as_float(), high = clip_value_max.as_float();
-  const Bounds b = bounds_of(v.tensor(), low.tensor(), high.tensor());
+  const Bounds b = clip_bounds(v.tensor(), low.tensor(), high.tensor());
   Tensor y = clipped(v.tensor(), b);
   return detail::record(kClip, std::move(y), {v, low, high},
                         [v, low, high, saved = detail::Saved(v.tensor()), lower = detail::Saved(b.lower),

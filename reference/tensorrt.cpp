@@ -30,7 +30,7 @@ void check_zeros(const Tensor& zero_point, const Shape& scale, const char* funct
     FQ_CHECK(z == 0, function, "the zero point has {}: only zeros are possible", z);
 }
 
-detail::LinearGrid grid_of(const Tensor& x, const Tensor& scale, const Constant& zero_point, DType codes,
+detail::LinearGrid linear_grid(const Tensor& x, const Tensor& scale, const Constant& zero_point, DType codes,
                            int axis, const char* function) {
   check_count(x, "input", function);
   check_count(scale, "scale", function);
@@ -54,7 +54,7 @@ Tensor quantize(const Constant& input, const Constant& scale, DType to_type, int
   const Tensor x = input.tensor(where, "input");
   detail::check_dtype(x.dtype(), kFloats, "input", where);
   return detail::linear_quantize(
-      x, grid_of(x, scale.tensor(where, "scale"), zero_point, to_type, axis, where), to_type);
+      x, linear_grid(x, scale.tensor(where, "scale"), zero_point, to_type, axis, where), to_type);
 }
 
 Tensor dequantize(const Constant& input, const Constant& scale, DType dtype, int axis,
@@ -63,7 +63,7 @@ Tensor dequantize(const Constant& input, const Constant& scale, DType dtype, int
   const Tensor codes = input.tensor(where, "input");
   detail::check_dtype(dtype, kFloats, "dtype", where);
   return detail::linear_dequantize(
-      codes, grid_of(codes, scale.tensor(where, "scale"), zero_point, codes.dtype(), axis, where), dtype);
+      codes, linear_grid(codes, scale.tensor(where, "scale"), zero_point, codes.dtype(), axis, where), dtype);
 }
 
 float calibration_cache_scale(std::string_view entry) {
@@ -93,7 +93,7 @@ namespace {
 
 constexpr std::initializer_list<DType> kCodes{DType::i8, DType::i4, DType::f8_e4m3};
 
-Shape block_of(const Shape& x, const Shape& scale, DType codes, std::optional<int> dim,
+Shape scale_block(const Shape& x, const Shape& scale, DType codes, std::optional<int> dim,
                const char* function) {
   if (dim) {
     FQ_CHECK(scale.size() == 1, function,
@@ -117,7 +117,7 @@ Tensor quantize(const Constant& input, const Constant& scale, DType dtype, std::
   detail::check_dtype(dtype, kCodes, "dtype", where);
   FQ_CHECK(s.dtype() == x.dtype(), where, "the input is {} and the scale {}: give both in one type",
            name(x.dtype()), name(s.dtype()));
-  return detail::linear_quantize(x, {s, {}, block_of(x.shape(), s.shape(), dtype, dim, where)}, dtype);
+  return detail::linear_quantize(x, {s, {}, scale_block(x.shape(), s.shape(), dtype, dim, where)}, dtype);
 }
 
 Tensor dequantize(const Constant& input, const Constant& scale, DType dtype, std::optional<int> dim) {
@@ -127,7 +127,7 @@ Tensor dequantize(const Constant& input, const Constant& scale, DType dtype, std
   detail::check_dtype(dtype, {DType::f32, DType::f16}, "dtype", where);
   detail::check_dtype(s.dtype(), {DType::f32, DType::f16, DType::bf16}, "scale", where);
   return detail::linear_dequantize(
-      codes, {s, {}, block_of(codes.shape(), s.shape(), codes.dtype(), dim, where)}, dtype);
+      codes, {s, {}, scale_block(codes.shape(), s.shape(), codes.dtype(), dim, where)}, dtype);
 }
 
 }  // namespace fq::tripy

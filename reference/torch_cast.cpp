@@ -19,7 +19,7 @@ Tensor encode(const Tensor& x, DType dtype, F f) {
   Tensor codes = Tensor::empty(x.shape(), dtype, x.device());
   if (x.device().is_meta()) return codes;
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
-  detail::for_chunks(x.to(Layout::row_major), x.shape(),
+  detail::visit_chunks(x.to(Layout::row_major), x.shape(),
                      [&](const float* in, auto begin, auto count, auto, auto) {
                        const F of = f;  // a copy that does not alias the output, so that loops vectorise
                        std::uint8_t* __restrict out = to + begin;
@@ -30,7 +30,7 @@ Tensor encode(const Tensor& x, DType dtype, F f) {
 
 /// `beyond` and its sign where |v| > `limit`.
 Tensor encode_minifloat(const Tensor& x, DType dtype, float limit, std::uint8_t beyond) {
-  const Minifloat grid = detail::minifloat_of(dtype);
+  const Minifloat grid = detail::dtype_minifloat(dtype);
   return encode(x, dtype, [=](float v) {
     const std::uint8_t code = grid.encode(grid.round(v));
     return static_cast<std::uint8_t>(std::fabs(v) > limit ? (code & 0x80u) | beyond : code);

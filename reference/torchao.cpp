@@ -43,9 +43,9 @@ namespace {
 
 using detail::AffineRow;
 using detail::promoted;
-using detail::rounded_to;
+using detail::rounded_value;
 
-std::vector<float> values_of(const Tensor& t, std::int64_t count, const char* what, const char* function) {
+std::vector<float> block_values(const Tensor& t, std::int64_t count, const char* what, const char* function) {
   FQ_CHECK(t.numel() == count, function, "the {} is {} for {} blocks: give one element for each", what,
            to_string(t.shape()), count);
   return t.to(DType::f32).to_vector<float>();
@@ -90,18 +90,18 @@ Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes
       "codes of {} to {} exceed the range of f16, the type of the scale: use an f32 scale, or fewer bits",
       codes.lower, codes.upper);
   if (p.scale.device().is_meta()) return grid;
-  const auto scales = values_of(p.scale, count, "scale", function);
-  const auto zeros = given ? values_of(p.zero_point, count, "zero point", function) : std::vector<float>();
+  const auto scales = block_values(p.scale, count, "scale", function);
+  const auto zeros = given ? block_values(p.zero_point, count, "zero point", function) : std::vector<float>();
   grid.rows.resize(scales.size());
   for (std::size_t i = 0; i < scales.size(); ++i) {
     AffineRow& row = grid.rows[i];
     row.scale = scales[i];
-    row.reciprocal = rounded_to(scale_type, 1.0f / scales[i]);
+    row.reciprocal = rounded_value(scale_type, 1.0f / scales[i]);
     // Adding -0 changes nothing, not even the sign of a zero.
     row.entry = !given     ? -0.0f
-                : floating ? rounded_to(base, zeros[i] - rounded_to(scale_type, scales[i] * codes.middle))
-                           : rounded_to(product, zeros[i]);
-    row.exit = given ? floating ? zeros[i] : rounded_to(dtype, zeros[i]) : floating ? -0.0f : 0.0f;
+                : floating ? rounded_value(base, zeros[i] - rounded_value(scale_type, scales[i] * codes.middle))
+                           : rounded_value(product, zeros[i]);
+    row.exit = given ? floating ? zeros[i] : rounded_value(dtype, zeros[i]) : floating ? -0.0f : 0.0f;
   }
   return grid;
 }

@@ -128,12 +128,12 @@ Grid fake_grid(const Tensor& x, const Parameters& p, IntegerType type, const Cod
   return make_grid(x.shape(), x.dtype(), p, Codes::of(type, range, kFake), true, kFake);
 }
 
-Tensor mask_of(const Tensor& x, const Grid& grid) {
+Tensor code_mask(const Tensor& x, const Grid& grid) {
   const Tensor codes = visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
     return detail::map_rows(x, grid.block, grid.rows, DType::f32,
                             [&](float v, const AffineRow& row) { return steps.code(v, row); });
   });
-  return detail::mask_where(codes, codes.shape(), [](float code, auto) { return !scalar::is_nan_(code); })
+  return detail::make_mask(codes, codes.shape(), [](float code, auto) { return !scalar::is_nan_(code); })
       .to(x.layout());
 }
 
@@ -200,7 +200,7 @@ std::pair<Tensor, Tensor> fake_quantize_affine_cachemask(const Tensor& x, const 
                                                          IntegerType quant_dtype, const CodeRange& range,
                                                          ZeroPointDomain domain) {
   const Grid grid = fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range);
-  return {fake(x, grid), mask_of(x, grid)};
+  return {fake(x, grid), code_mask(x, grid)};
 }
 
 std::pair<Variable, Tensor> fake_quantize_affine_cachemask(const Variable& x, const Shape& block_size,
@@ -209,7 +209,7 @@ std::pair<Variable, Tensor> fake_quantize_affine_cachemask(const Variable& x, co
                                                            ZeroPointDomain domain) {
   const Tensor v = x.tensor();
   return {host::fake_quantize_affine(x, block_size, scale, zero_point, quant_dtype, range, domain),
-          mask_of(v, fake_grid(v, {block_size, scale.tensor(), zero_point, domain}, quant_dtype, range))};
+          code_mask(v, fake_grid(v, {block_size, scale.tensor(), zero_point, domain}, quant_dtype, range))};
 }
 
 }  // namespace host

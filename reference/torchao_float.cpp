@@ -18,10 +18,10 @@ constexpr const char* kChoose = "choose_scale_float8";
 constexpr const char* kQuantizeFloat8 = "quantize_affine_float8";
 constexpr const char* kDequantizeFloat8 = "dequantize_affine_float8";
 
-Minifloat grid_of(DType float8, const char* function) {
+Minifloat float_grid(DType float8, const char* function) {
   FQ_CHECK(float8 == DType::f8_e4m3 || float8 == DType::f8_e5m2, function,
            "codes of {}: use f8_e4m3 or f8_e5m2", name(float8));
-  return detail::minifloat_of(float8);
+  return detail::dtype_minifloat(float8);
 }
 
 /// amax within its bounds over `max`, each rounded to T.
@@ -42,7 +42,7 @@ float power_near(float scale) {
 }
 
 /// The block that one element of the scale is for.
-Shape block_of(const Shape& x, const Tensor& scale, const char* function) {
+Shape scale_block(const Shape& x, const Tensor& scale, const char* function) {
   if (scale.numel() == 1) return x;
   Shape block = x;
   bool fits = scale.shape().size() == x.size();
@@ -58,7 +58,7 @@ Shape block_of(const Shape& x, const Tensor& scale, const char* function) {
   return block;
 }
 
-Tensor scales_of(const Tensor& scale, const char* function) {
+Tensor checked_scales(const Tensor& scale, const char* function) {
   FQ_CHECK(is_floating(scale.dtype()) && scale.dtype() != DType::f64, function,
            "the scale is {}: give f32, f16 or bf16", name(scale.dtype()));
   return scale.to(DType::f32);
@@ -68,7 +68,7 @@ namespace host {
 
 Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
                            const Float8ScaleOptions& options) {
-  const float max = grid_of(float8_dtype, kChoose).max;
+  const float max = float_grid(float8_dtype, kChoose).max;
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
            "the input is {}: give f32, f16 or bf16", name(x.dtype()));
   FQ_CHECK(options.scale_dtype == DType::f32 || options.scale_dtype == DType::f8_e8m0, kChoose,
@@ -90,14 +90,14 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
   FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
-  const Minifloat grid = grid_of(float8_dtype, kQuantizeFloat8);
-  const Shape block = block_of(x.shape(), scale, kQuantizeFloat8);
-  const Tensor scales = scales_of(scale, kQuantizeFloat8).to(Layout::row_major);
+  const Minifloat grid = float_grid(float8_dtype, kQuantizeFloat8);
+  const Shape block = scale_block(x.shape(), scale, kQuantizeFloat8);
+  const Tensor scales = checked_scales(scale, kQuantizeFloat8).to(Layout::row_major);
   Tensor codes = Tensor::empty(x.shape(), float8_dtype, x.device());
   if (x.device().is_meta()) return codes;
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
   const auto* s = scales.data<float>();
-  detail::for_chunks(x.to(Layout::row_major), block,
+  detail::visit_chunks(x.to(Layout::row_major), block,
                      [&](const float* in, auto begin, auto count, auto j, auto step) {
                        const float *divisors = s + j, divisor = s[j];
                        std::uint8_t* out = to + begin;
@@ -110,10 +110,10 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 }
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
-  (void)grid_of(codes.dtype(), kDequantizeFloat8);
+  (void)float_grid(codes.dtype(), kDequantizeFloat8);
   FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
-  const Shape block = block_of(codes.shape(), scale, kDequantizeFloat8);
-  const Tensor scales = scales_of(scale, kDequantizeFloat8).to(Layout::row_major);
+  const Shape block = scale_block(codes.shape(), scale, kDequantizeFloat8);
+  const Tensor scales = checked_scales(scale, kDequantizeFloat8).to(Layout::row_major);
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
   const auto* s = scales.data<float>();
@@ -127,14 +127,14 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
 
 /// dy / scale where the quotient lies within the range, in f32, then in the type of x.
 Tensor float8_gradient(const Tensor& x, const Tensor& scale, const Tensor& dy, DType float8_dtype) {
-  const float largest = static_cast<float>(grid_of(float8_dtype, kQuantizeFloat8).max);
-  const Tensor scales = scales_of(scale, kQuantizeFloat8).to(Layout::row_major);
+  const float largest = static_cast<float>(float_grid(float8_dtype, kQuantizeFloat8).max);
+  const Tensor scales = checked_scales(scale, kQuantizeFloat8).to(Layout::row_major);
   const Tensor given = dy.to(DType::f32).to(Layout::row_major);
   Tensor dx = Tensor::empty(x.shape(), DType::f32);
   const auto* gradient = given.data<float>();
   auto* out = dx.mutable_data<float>();
   const auto* s = scales.data<float>();
-  detail::for_chunks(x.to(Layout::row_major), block_of(x.shape(), scale, kQuantizeFloat8),
+  detail::visit_chunks(x.to(Layout::row_major), scale_block(x.shape(), scale, kQuantizeFloat8),
                      [&](const float* in, auto begin, auto count, auto j, auto step) {
                        for (std::int64_t k = 0; k < count; ++k) {
                          const float divisor = s[j + k * step], t = scalar::div_(in[k], divisor);
@@ -171,7 +171,7 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
 
 namespace {
 
-Minifloat grid_of(int ebits, int mbits, const char* function) {
+Minifloat float_grid(int ebits, int mbits, const char* function) {
   FQ_CHECK(ebits >= 1 && mbits >= 1 && ebits + mbits <= 7, function,
            "ebits {} and mbits {}: give at least 1 each and 7 together at most", ebits, mbits);
   return Minifloat::finite(ebits, mbits);
@@ -181,7 +181,7 @@ namespace host {
 
 Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
   constexpr const char* where = "cast_floatx";
-  const Minifloat grid = grid_of(ebits, mbits, where);
+  const Minifloat grid = float_grid(ebits, mbits, where);
   FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
   Tensor codes = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
   if (x.device().is_meta()) return codes;
@@ -193,7 +193,7 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
 
 Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
   constexpr const char* where = "decode_floatx";
-  const Minifloat grid = grid_of(ebits, mbits, where);
+  const Minifloat grid = float_grid(ebits, mbits, where);
   FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
            name(codes.dtype()));
   return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);

@@ -24,7 +24,7 @@ struct Element {
   DType stored;
 };
 
-Element element_of(FloatFormat format, const char* function) {
+Element mx_element(FloatFormat format, const char* function) {
   const auto is = [format](int exponent, int mantissa) { return format == FloatFormat{exponent, mantissa}; };
   const bool six_bits = is(3, 2) || is(2, 3);
   FQ_CHECK(six_bits || is(4, 3) || is(5, 2) || is(2, 1), function,
@@ -48,7 +48,7 @@ Scale ceil_of_log(float amax, float max) {
   return {code, code == 0 ? 1.0f : detail::power_of_two(127 - code)};
 }
 
-Scale exponent_of(float amax, const Element& element, ScalingMode mode) {
+Scale exponent_scale(float amax, const Element& element, ScalingMode mode) {
   auto word = std::bit_cast<std::uint32_t>(amax);
   if (scalar::is_nan_(amax)) return {255, 0.0f};
   if (mode == ScalingMode::even) word += 1u << (22 - element.grid.mantissa);
@@ -59,8 +59,8 @@ Scale exponent_of(float amax, const Element& element, ScalingMode mode) {
           code == 255 ? 0.0f : detail::power_of_two(127 - std::max(code, 1))};
 }
 
-Scale scale_of(float amax, const Element& element, ScalingMode mode) {
-  return mode == ScalingMode::rceil ? ceil_of_log(amax, element.grid.max) : exponent_of(amax, element, mode);
+Scale mx_scale(float amax, const Element& element, ScalingMode mode) {
+  return mode == ScalingMode::rceil ? ceil_of_log(amax, element.grid.max) : exponent_scale(amax, element, mode);
 }
 
 void check_blocks(const Shape& shape, std::int64_t block_size, DType stored, const char* function) {
@@ -99,7 +99,7 @@ namespace {
 namespace host {
 
 ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
-  const Element element = element_of(format, kTo);
+  const Element element = mx_element(format, kTo);
   FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: give f32 or bf16",
            name(x.dtype()));
   check_blocks(x.shape(), block_size, element.stored, kTo);
@@ -110,7 +110,7 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
   detail::map_block_groups(
       x.to(Layout::row_major), block_size, bytes,
       [&](const float* in, float* out, auto count, auto j) {
-        const Scale s = scale_of(detail::largest_magnitude(in, count), element, mode);
+        const Scale s = mx_scale(detail::largest_magnitude(in, count), element, mode);
         scales[j] = s.code;
         for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::mul_(in[k], s.factor);
       },
@@ -121,7 +121,7 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
 
 Tensor to_dtype(const Tensor& scale, const Tensor& stored, FloatFormat format, std::int64_t block_size,
                 DType dtype) {
-  const Element element = element_of(format, kFrom);
+  const Element element = mx_element(format, kFrom);
   const Tensor codes = stored.to(Layout::row_major);
   FQ_CHECK(codes.dtype() == element.stored && scale.dtype() == DType::f8_e8m0, kFrom,
            "codes of {} and scales of {}: give {} and f8_e8m0", name(codes.dtype()), name(scale.dtype()),
@@ -137,7 +137,7 @@ Tensor to_dtype(const Tensor& scale, const Tensor& stored, FloatFormat format, s
   const Tensor values = six_bits ? decode_floatx(codes, format.exponent, format.mantissa) : codes;
   const auto* scales = static_cast<const std::uint8_t*>(scale.raw());
   detail::map_last_axis_blocks(values, block_size, y, [&](const float* in, float* out, auto count, auto j) {
-    const float factor = detail::rounded_to(dtype, decode_e8m0(scales[j]));
+    const float factor = detail::rounded_value(dtype, decode_e8m0(scales[j]));
     for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], factor);
   });
   return y;

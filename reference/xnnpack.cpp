@@ -23,7 +23,7 @@ struct Layer {
   [[nodiscard]] const std::int8_t* weights(std::int64_t n) const {
     return codes.data<std::int8_t>() + n * columns();
   }
-  [[nodiscard]] float bias_at(std::int64_t n) const { return bias.defined() ? bias.data<float>()[n] : 0.0f; }
+  [[nodiscard]] float bias_value(std::int64_t n) const { return bias.defined() ? bias.data<float>()[n] : 0.0f; }
   [[nodiscard]] Tensor result(DType dtype) const {
     return Tensor::empty({rows(), outputs()}, dtype, x.device());
   }
@@ -108,7 +108,7 @@ StaticResult qs8(const Tensor& x, const Tensor& codes, const Tensor& scale, cons
     const std::int64_t m = at / layer.outputs(), n = at % layer.outputs();
     const float sum_scale = x_grid.scale * scale.data<float>()[n];
     const std::int32_t bias_code =
-        bias.defined() ? detail::xnnpack_bias_code(layer.bias_at(n), sum_scale) : 0;
+        bias.defined() ? detail::xnnpack_bias_code(layer.bias_value(n), sum_scale) : 0;
     const std::int64_t sum = std::int64_t{bias_code} +
                              detail::dot(q.data() + m * layer.columns(), layer.weights(n), layer.columns());
     to[at] = detail::xnnpack_sum_code(static_cast<std::int32_t>(sum), sum_scale / y_grid.scale, y_zero);

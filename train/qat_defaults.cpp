@@ -268,7 +268,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.distilled_learning_rate = rates.distilled;
   out.text_learning_rate = rates.text;
   if (std::max({rates.samples, rates.distilled, rates.text}) > kLowRate) out.full_rate_steps = kFullRateSteps;
-  out.float_residuals = traits.activations && !profile_of(config.target).rounds_inputs;
+  out.float_residuals = traits.activations && !target_profile(config.target).rounds_inputs;
   out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
   // As measured in docs/benchmarks/low_bits.md: integers of 8 bits are near enough without a forward pass in
   // float a step.

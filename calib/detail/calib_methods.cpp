@@ -10,13 +10,13 @@ namespace fq::detail {
 namespace {
 
 template <auto make>
-std::unique_ptr<Calibrator> by_options(std::string_view, const CalibratorOptions& options) {
+std::unique_ptr<Calibrator> make_from_options(std::string_view, const CalibratorOptions& options) {
   return make(options);
 }
 
 constexpr CalibMethod kMethods[]{
-#define FQ_CALIB_METHOD(name) {#name, #name, {}, false, by_options<make_##name>},
-#define FQ_SEARCH_METHOD(name) {#name, #name, {}, true, by_options<make_##name>},
+#define FQ_CALIB_METHOD(name) {#name, #name, {}, false, make_from_options<make_##name>},
+#define FQ_SEARCH_METHOD(name) {#name, #name, {}, true, make_from_options<make_##name>},
 #define FQ_HISTOGRAM_METHOD(name, kind, reading) {#name, #kind, #reading, false, make_##kind},
 #include "fakequant/core/detail/calib_methods.def"
 };
@@ -32,13 +32,13 @@ bool merges_exactly(const CalibMethod& method) noexcept {
   return method.kind == "max" || method.kind == "one_pass" || method.kind == "two_pass";
 }
 
-std::string_view reading_of(std::string_view method) noexcept {
+std::string_view histogram_reading(std::string_view method) noexcept {
   const auto* found = find_calib_method(method);
   return found == nullptr ? std::string_view{} : found->reading;
 }
 
 bool skips_zeros(std::string_view method) noexcept {
-  const auto* reading = find_histogram_reading(reading_of(method));
+  const auto* reading = find_histogram_reading(histogram_reading(method));
   return reading != nullptr && reading->skips_zeros;
 }
 

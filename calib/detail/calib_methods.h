@@ -23,7 +23,7 @@ struct CalibMethod {
 /// data.
 [[nodiscard]] bool merges_exactly(const CalibMethod& method) noexcept;
 /// Empty too when there is no such method.
-[[nodiscard]] std::string_view reading_of(std::string_view method) noexcept;
+[[nodiscard]] std::string_view histogram_reading(std::string_view method) noexcept;
 /// Whether it reads a histogram that zeros do not belong in.
 [[nodiscard]] bool skips_zeros(std::string_view method) noexcept;
 /// Throws ArgumentError, opened by `where`, listing the methods of the kind, unless `method` is one of them.

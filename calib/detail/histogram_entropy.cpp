@@ -53,7 +53,7 @@ class Divergences {
     const std::size_t levels = std::size_t{1} << levels_log2_;
     double expected = 0;
     for (std::size_t d = 0; d < levels; ++d)
-      if (const double count = count_of(i, d); count > 0) expected += count * std::log(mean_of(i, d));
+      if (const double count = level_count(i, d); count > 0) expected += count * std::log(level_mean(i, d));
     return of(i, expected);
   }
 
@@ -66,14 +66,14 @@ class Divergences {
   /// A lower bound of the exact value: KL(P || Q) of whole levels; only the last level differs.
   [[nodiscard]] double floor(std::size_t i) const {
     const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
-    const double last = count_of(i, top_of(i)), tail = all - kept;
+    const double last = level_count(i, top_level(i)), tail = all - kept;
     if (!(last > 0)) return -kInfinite;
     return std::log(kept / all) + (last + tail) / all * std::log((last + tail) / last);
   }
 
  private:
   /// The level of the last bin.
-  [[nodiscard]] std::size_t top_of(std::size_t i) const noexcept {
+  [[nodiscard]] std::size_t top_level(std::size_t i) const noexcept {
     std::size_t top = (std::size_t{1} << levels_log2_) - 1;
     while (edge(i, top) == i) --top;
     return top;
@@ -82,19 +82,19 @@ class Divergences {
   [[nodiscard]] std::size_t edge(std::size_t i, std::size_t level) const noexcept {
     return (level * i + (std::size_t{1} << levels_log2_) - 1) >> levels_log2_;
   }
-  [[nodiscard]] double count_of(std::size_t i, std::size_t d) const {
+  [[nodiscard]] double level_count(std::size_t i, std::size_t d) const {
     return static_cast<double>(sums_.counts[edge(i, d + 1)] - sums_.counts[edge(i, d)]);
   }
-  [[nodiscard]] double mean_of(std::size_t i, std::size_t d) const {
-    return count_of(i, d) / static_cast<double>(sums_.filled[edge(i, d + 1)] - sums_.filled[edge(i, d)]);
+  [[nodiscard]] double level_mean(std::size_t i, std::size_t d) const {
+    return level_count(i, d) / static_cast<double>(sums_.filled[edge(i, d + 1)] - sums_.filled[edge(i, d)]);
   }
 
   [[nodiscard]] double of(std::size_t i, double expected) const {
     const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
     const double tail = all - kept, last = static_cast<double>(bins_[i - 1]);
     if (kept == 0 || (tail > 0 && last == 0)) return kInfinite;
-    const std::size_t top = top_of(i);
-    const double density = count_of(i, top) > 0 ? mean_of(i, top) : 1;
+    const std::size_t top = top_level(i);
+    const double density = level_count(i, top) > 0 ? level_mean(i, top) : 1;
     const double own = sums_.logs[i] - x_log_x(last) + x_log_x(last + tail);
     return (own - expected - tail * std::log(density)) / all - std::log(all) + std::log(kept);
   }
@@ -119,7 +119,7 @@ std::vector<double> near_the_lowest(const Divergences& divergences, const std::v
 }
 
 /// The counts, where a spike has the mean of the filled bins around it.
-std::vector<double> without_spikes(const std::vector<std::int64_t>& bins) {
+std::vector<double> replace_spikes(const std::vector<std::int64_t>& bins) {
   constexpr std::size_t reach = 32, fewest = 8;
   constexpr double spike = 16;
   const Prefix sums(bins);
@@ -137,7 +137,7 @@ std::vector<double> without_spikes(const std::vector<std::int64_t>& bins) {
 
 /// The first cut that clips no more than one value in 2^levels_log2.
 std::size_t first_cut(const std::vector<std::int64_t>& bins, int levels_log2) {
-  const auto counts = without_spikes(bins);
+  const auto counts = replace_spikes(bins);
   const double most = std::ldexp(std::accumulate(counts.begin(), counts.end(), 0.0), -levels_log2);
   double clipped = 0;
   for (std::size_t i = counts.size(); i > 0; --i) {
@@ -166,16 +166,16 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
   if (bins.size() > 1) bins[0] = bins[1];
   const int levels_log2 = num_bits.bits() - (is_unsigned ? 0 : 1);
   const std::size_t least = limits_clipping ? first_cut(bins, levels_log2) : 0;
-  const Divergences cut_at(std::move(bins), levels_log2);
-  if (cut_at.total() == 0) return h.edges.back();
+  const Divergences cut_divergences(std::move(bins), levels_log2);
+  if (cut_divergences.total() == 0) return h.edges.back();
   std::vector<std::size_t> cuts;
   for (auto i = static_cast<std::size_t>(start_bin); i <= h.counts.size();
        i += static_cast<std::size_t>(stride))
     cuts.push_back(i);
   cuts.erase(cuts.begin(), std::min(std::ranges::lower_bound(cuts, least), std::prev(cuts.end())));
-  const auto found = divergences != nullptr ? all_exact(cut_at, cuts) : near_the_lowest(cut_at, cuts);
+  const auto found = divergences != nullptr ? all_exact(cut_divergences, cuts) : near_the_lowest(cut_divergences, cuts);
   if (divergences != nullptr) *divergences = found;
-  const auto empty = std::ranges::partition_point(cuts, [&](auto i) { return cut_at.keeps_nothing(i); });
+  const auto empty = std::ranges::partition_point(cuts, [&](auto i) { return cut_divergences.keeps_nothing(i); });
   if (exact && empty != cuts.begin()) return h.edges[*std::prev(empty)];
   const auto best = std::ranges::min_element(found.rbegin(), found.rend());
   return h.edges[cuts[static_cast<std::size_t>(found.rend() - best) - 1]];

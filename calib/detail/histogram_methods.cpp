@@ -70,7 +70,7 @@ void check_histogram_method(std::string_view method) {
            method, did_you_mean(method, names));
 }
 
-float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& options) {
+float histogram_amax(const Histogram& histogram, std::string_view method, const AmaxOptions& options) {
   check_histogram_method(method);
   return find_histogram_reading(method)->amax(histogram, options);
 }

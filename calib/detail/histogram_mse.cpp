@@ -16,7 +16,7 @@ constexpr double kOrder = 1 + 1e-9;
 /// The first pass tries one of this number of candidates, so that others can stop once they exceed its error.
 constexpr std::int64_t kCoarse = 32;
 
-cpu::FakeQuantRule rule_of(float amax, const Format& format) {
+cpu::FakeQuantRule make_rule(float amax, const Format& format) {
   if (!format.is_integer()) {
     const float scale = scalar::modelopt_e4m3_scale_divided(amax);
     return {.integer = false, .scale = scale, .inverse = 1.0f / scale};
@@ -49,7 +49,7 @@ class Search {
   [[nodiscard]] const std::vector<float>& candidates() const noexcept { return candidates_; }
 
   [[nodiscard]] double error(float amax) const {
-    const auto rule = rule_of(amax, format_);
+    const auto rule = make_rule(amax, format_);
     double sum = 0;
     for (std::size_t k = 0; k < centres_.size(); ++k) {
       if (counts_[k] == 0) continue;
@@ -67,7 +67,7 @@ class Search {
 #pragma omp parallel for schedule(static, 8)
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(sums.size()); i += step) {
         const auto k = static_cast<std::size_t>(i);
-        sums[k] = cpu::squared_error(points, rule_of(candidates_[k], format_), limit);
+        sums[k] = cpu::squared_error(points, make_rule(candidates_[k], format_), limit);
       }
       return *std::ranges::min_element(sums) * kOrder;
     };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kMseSearchCalibrator = "mse_search_calibrator";
 
-std::vector<float> multiples_of(const CalibratorOptions& o) {
+std::vector<float> candidate_multiples(const CalibratorOptions& o) {
   const double start = o.start_multiplier, stop = o.stop_multiplier;
   FQ_CHECK(start > 0 && start <= stop && stop <= 1e6, kMseSearchCalibrator,
            "multipliers are {} .. {}: use 0 < start <= stop, up to 1e6", start, stop);
@@ -55,7 +55,7 @@ std::unique_ptr<Calibrator> detail::make_mse_search(const CalibratorOptions& opt
 MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
     : axis_(options.axis),
       format_(detail::search_format(options, kMseSearchCalibrator)),
-      multiples_(multiples_of(options)) {}
+      multiples_(candidate_multiples(options)) {}
 
 void MseSearchCalibrator::do_collect(const Tensor& x, float) {
   const Tensor batch = detail::amax(x, axis_, kMseSearchCalibrator).to(Device::cpu());

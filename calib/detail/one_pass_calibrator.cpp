@@ -55,8 +55,8 @@ void OnePassCalibrator::do_merge(const Calibrator& other) {
 }
 
 Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
-  const auto reading = detail::reading_of(method_);
-  return Tensor::scalar(detail::amax_of(histogram_.histogram(), o.method.empty() ? reading : o.method, o));
+  const auto reading = detail::histogram_reading(method_);
+  return Tensor::scalar(detail::histogram_amax(histogram_.histogram(), o.method.empty() ? reading : o.method, o));
 }
 
 void OnePassCalibrator::do_reset() {

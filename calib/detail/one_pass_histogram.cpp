@@ -23,7 +23,7 @@ std::size_t checked(int num_bins) {
 }
 
 /// Sum of all counts, or -1 if one is negative or the sum exceeds the limit.
-std::int64_t total_of(const std::vector<std::int64_t>& counts) {
+std::int64_t total_count(const std::vector<std::int64_t>& counts) {
   std::int64_t total = 0;
   for (const std::int64_t count : counts) {
     if (count < 0 || count > kMostCounts - total) return -1;
@@ -48,15 +48,15 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
     : OnePassHistogram(num_bins, skip_zeros) {
   FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: give two for each bin",
            counts.size(), num_bins);
-  FQ_CHECK(total_of(counts) >= 0, kOnePassHistogram, "counts must not be negative, nor pass 2^62 together");
+  FQ_CHECK(total_count(counts) >= 0, kOnePassHistogram, "counts must not be negative, nor pass 2^62 together");
   const bool least = exponent == min_exponent || used(counts) > counts.size() / 2;
-  FQ_CHECK(exponent >= min_exponent && exponent <= exponent_for(kLargest) && least, kOnePassHistogram,
+  FQ_CHECK(exponent >= min_exponent && exponent <= required_exponent(kLargest) && least, kOnePassHistogram,
            "bins of width 2^{} do not fit the counts: the histogram is damaged", exponent);
   exponent_ = exponent;
   counts_ = std::move(counts);
 }
 
-int OnePassHistogram::exponent_for(float largest) const {
+int OnePassHistogram::required_exponent(float largest) const {
   int exponent = min_exponent;
   if (largest > 0) exponent = std::max(exponent, std::ilogb(largest) - std::ilogb(counts_.size()));
   while (static_cast<double>(largest) >= std::ldexp(static_cast<double>(counts_.size()), exponent))
@@ -73,7 +73,7 @@ void OnePassHistogram::widen(int exponent) {
 }
 
 void OnePassHistogram::collect(const Tensor& x, float largest) {
-  widen(std::max(exponent_, exponent_for(largest)));
+  widen(std::max(exponent_, required_exponent(largest)));
   detail::count(x, {std::ldexp(1.0f, -exponent_), 1.0f, kLargest, skip_zeros_}, counts_);
 }
 
@@ -81,7 +81,7 @@ void OnePassHistogram::merge(const OnePassHistogram& other) {
   FQ_CHECK(counts_.size() == other.counts_.size() && skip_zeros_ == other.skip_zeros_, kOnePassHistogram,
            "{} bins with skip_zeros {} and {} with {} do not merge: collect both with the same settings",
            num_bins(), skip_zeros_, other.num_bins(), other.skip_zeros_);
-  FQ_CHECK(total_of(counts_) <= kMostCounts - total_of(other.counts_), kOnePassHistogram,
+  FQ_CHECK(total_count(counts_) <= kMostCounts - total_count(other.counts_), kOnePassHistogram,
            "the counts pass 2^62 together");
   const int exponent = std::max(exponent_, other.exponent_), shift = std::min(exponent - other.exponent_, 31);
   const auto added = other.counts_;

@@ -44,7 +44,7 @@ class OnePassHistogram {
 
  private:
   void widen(int exponent);
-  [[nodiscard]] int exponent_for(float largest) const;
+  [[nodiscard]] int required_exponent(float largest) const;
 
   bool skip_zeros_;
   int exponent_ = min_exponent;

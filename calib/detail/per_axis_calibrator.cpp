@@ -56,7 +56,7 @@ PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOp
   options_.axis = {};
   FQ_CHECK(options.grid == HistogramGrid::torch, kPerAxisCalibrator,
            "the numpy grid is per tensor: leave axis out");
-  if (detail::reading_of(method).empty()) detail::check_histogram_method(method);
+  if (detail::histogram_reading(method).empty()) detail::check_histogram_method(method);
   passes_ = make_calibrator(method, options_)->passes();
 }
 

@@ -63,8 +63,8 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
 Tensor TwoPassCalibrator::do_compute(const AmaxOptions& o) const {
   FQ_CHECK(counting_, kTwoPassCalibrator,
            "only the first pass was seen: call next_pass() and give the data again");
-  const auto reading = detail::reading_of(method_);
-  return Tensor::scalar(detail::amax_of(histogram_, o.method.empty() ? reading : o.method, o));
+  const auto reading = detail::histogram_reading(method_);
+  return Tensor::scalar(detail::histogram_amax(histogram_, o.method.empty() ? reading : o.method, o));
 }
 
 void TwoPassCalibrator::do_reset() {

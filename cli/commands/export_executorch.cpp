@@ -23,11 +23,11 @@ constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
 /// Throws ArgumentError for another target, because XNNPACK would compute other products from the same codes.
 void check_xnnpack_target(const Network& network) {
-  const Target target = target_of(network.module());
+  const Target target = model_target(network.module());
   FQ_CHECK(target == Target::xnnpack || target == Target::ort || target == Target::none, "export",
            "the checkpoint is quantized for {}, which XNNPACK does not compute: calibrate and train with "
            "--preset {}, or with --preset int8 for ranges that are fixed",
-           name(target), profile_of(Target::xnnpack).presets);
+           name(target), target_profile(Target::xnnpack).presets);
 }
 
 /// Returns the report on the program. Throws BackendError without a report.

@@ -17,7 +17,7 @@ namespace {
 /// Returns the target of --target, or of the model.
 Target chosen_target(const ExportOptions& options, Module& model) {
   if (options.target) return *options.target;
-  return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
+  return model_target(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
 }
 
 OnnxModel onnx_model(const Network& network, const ExportOptions& given, Target target) {

@@ -51,7 +51,7 @@ std::string describe_grids(const Network& network) {
   std::vector<std::string> parts;
   for (const auto& [what, count] : counts) parts.push_back(fmt::format("{} {}", count, what));
   return fmt::format("on the grids of the file: {}; target {}", fmt::join(parts, ", "),
-                     name(target_of(network.module())));
+                     name(model_target(network.module())));
 }
 
 namespace {

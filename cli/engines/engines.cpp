@@ -56,11 +56,11 @@ std::vector<const VerifyEngine*> find_engines(const std::string& name, const std
 
 void check_target(const VerifyEngine& engine, const Network& network) {
   if (engine.target.empty()) return;
-  const Target found = target_of(network.module());
+  const Target found = model_target(network.module());
   FQ_CHECK(name(found) == engine.target, "verify",
            "--engine {}: the checkpoint is quantized for {}: calibrate and train with --preset {}, or leave "
            "out --engine",
-           engine.name, name(found), profile_of(target_named(engine.target)).presets);
+           engine.name, name(found), target_profile(target_named(engine.target)).presets);
 }
 
 namespace {

@@ -82,8 +82,8 @@ void Exporting::check_model() const {
   const auto missing = uncalibrated_quantizers(model_);
   FQ_CHECK(missing.empty(), "export_onnx", "{} quantizers have no amax: calibrate {}", missing.size(),
            fmt::join(missing, ", "));
-  const Target made_for = target_of(model_);
-  const TargetProfile& engine = profile_of(made_for);
+  const Target made_for = model_target(model_);
+  const TargetProfile& engine = target_profile(made_for);
   FQ_CHECK(
       engine.onnx || made_for == Target::none, "export_onnx",
       "the model was quantized for the target {}, whose files are not ONNX: use fakequant export --format "

@@ -3,7 +3,7 @@
 /// Exports quantized and float models as ONNX graphs with QuantizeLinear and DequantizeLinear nodes.
 ///
 ///     OnnxExportOptions options;
-///     options.target = target_of(model);
+///     options.target = model_target(model);
 ///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}, options));  // a sample without the batch
 ///
 /// A model that was quantized for `ort` gives the same codes in ONNX Runtime as in evaluation here, except

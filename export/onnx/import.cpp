@@ -28,7 +28,7 @@ std::string error_of(const OnnxNode& node, const std::string& message) {
   try {
     NodeReader(node).fail("{}", message.starts_with("[import_onnx] ") ? message.substr(14) : message);
   } catch (const ArgumentError& named) {
-    return with_batch_symbol(named.what());
+    return show_batch_symbol(named.what());
   }
 }
 
@@ -82,7 +82,7 @@ class GraphImport {
 void GraphImport::run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs) {
   const OnnxValueInfo& first = *inputs.own[0].info;
   if (first.has_shape) context_.batch = first.shape[0].size;
-  context_.input = {.node = "input", .shape = with_symbolic_batch(inputs.sample), .constant = {}};
+  context_.input = {.node = "input", .shape = add_symbolic_batch(inputs.sample), .constant = {}};
   if (inputs.own.size() == 1 && !inputs.own[0].sample.empty())
     values_.emplace(first.name, context_.input);
   else
@@ -255,7 +255,7 @@ ImportedModel import_checked(const OnnxModel& model, const ImportOptions& option
   import.run(nodes, inputs);
   return import.finish(output, inputs.sample, options.name);
 } catch (const ArgumentError& error) {
-  throw ArgumentError(with_batch_symbol(error.what()));
+  throw ArgumentError(show_batch_symbol(error.what()));
 }
 
 /// Whether all activation codes are signed with zero point 0, and biases are floats.

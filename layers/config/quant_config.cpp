@@ -52,7 +52,7 @@ void check_keys(const ordered_json& object, const char* what, const Keys& keys) 
              did_you_mean(key, keys));
 }
 
-std::string pattern_of(const ordered_json& object, const char* what) {
+std::string read_pattern(const ordered_json& object, const char* what) {
   FQ_CHECK(object.contains("pattern") && object["pattern"].is_string(), kWhere,
            "an entry of '{}' has no pattern: give one, as \"*input_quantizer\"", what);
   return object["pattern"].get<std::string>();
@@ -69,7 +69,7 @@ std::string checked_algorithm(const std::string& name) {
 
 CalibrationRule rule(const ordered_json& object, const AmaxOptions& common) {
   check_keys(object, "rules", {"pattern", "method", "percentile", "stride", "start_bin"});
-  CalibrationRule out{.pattern = pattern_of(object, "rules"), .amax = amax_options(object, common)};
+  CalibrationRule out{.pattern = read_pattern(object, "rules"), .amax = amax_options(object, common)};
   if (!object.contains("method")) return out;
   FQ_CHECK(object["method"].is_string(), kWhere, "'method' is {}: use the name of a method, as \"max\"",
            object["method"].dump());
@@ -80,7 +80,7 @@ CalibrationRule rule(const ordered_json& object, const AmaxOptions& common) {
 AmaxAdjustment adjustment(const ordered_json& object) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   check_keys(object, "postprocess", {"pattern", "multiply", "minimum", "maximum", "pow2"});
-  AmaxAdjustment out{.pattern = pattern_of(object, "postprocess")};
+  AmaxAdjustment out{.pattern = read_pattern(object, "postprocess")};
   if (object.contains("multiply")) out.multiply = number(object, "multiply", 0, kLargest);
   if (object.contains("minimum")) out.minimum = number(object, "minimum", 0, kLargest);
   if (object.contains("maximum")) out.maximum = number(object, "maximum", 0, kLargest);
@@ -120,12 +120,12 @@ bool is_weight_algorithm(std::string_view name) {
   return std::ranges::find(weight_algorithms(), name) != weight_algorithms().end();
 }
 
-ordered_json method_of(const ordered_json& given) {
+ordered_json method_entry(const ordered_json& given) {
   return given.is_object() ? given.value("method", ordered_json()) : given;
 }
 
 void set_algorithm(QuantConfig& config, const ordered_json& given) {
-  config.weight_algorithm = method_of(given).get<std::string>();
+  config.weight_algorithm = method_entry(given).get<std::string>();
   config.weight_options.reset();
   if (!given.is_object()) return;
   json options(given);
@@ -134,7 +134,7 @@ void set_algorithm(QuantConfig& config, const ordered_json& given) {
 }
 
 /// Returns ModelOpt's algorithm with ModelOpt's defaults, and only with the options of the algorithm.
-ordered_json with_reference_defaults(ordered_json given) {
+ordered_json apply_reference_defaults(ordered_json given) {
   if (!given.is_object()) given = {{"method", given}};
   for (const char* key : {"percentile", "stride", "start_bin", "rules", "postprocess", "debug", "block_size",
                           "fused", "max_co_batch_size", "max_tokens_per_batch"})
@@ -148,11 +148,11 @@ ordered_json with_reference_defaults(ordered_json given) {
 /// ArgumentError naming the key.
 void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
   const auto named = [](const ordered_json& given) {
-    const ordered_json method = method_of(given);
+    const ordered_json method = method_entry(given);
     return method.is_string() && is_weight_algorithm(method.get<std::string>());
   };
   if (const auto theirs = input.find("algorithm"); theirs != input.end() && named(*theirs)) {
-    set_algorithm(config, with_reference_defaults(*theirs));
+    set_algorithm(config, apply_reference_defaults(*theirs));
     config.weight_place = "/algorithm";
   }
   const auto own = input.find("weight_algorithm");
@@ -162,7 +162,7 @@ void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
   config.weight_place = "/weight_algorithm";
   if (own->is_null()) return;
   locate_errors(config.weight_place, [&] {
-    const ordered_json method = method_of(*own);
+    const ordered_json method = method_entry(*own);
     FQ_CHECK(named(*own), "quantize", "'weight_algorithm' is {}{}", own->dump(),
              did_you_mean(method.is_string() ? method.get<std::string>() : "", weight_algorithms()));
     set_algorithm(config, *own);
@@ -196,7 +196,7 @@ void check_config_keys(const ordered_json& input) {
 
 /// Returns the calibration method. `algorithm` may be a name, ModelOpt's object with a method, or null.
 /// Algorithms on weights calibrate by "max".
-std::string algorithm_of(const ordered_json& input) {
+std::string calibration_algorithm(const ordered_json& input) {
   if (!input.contains("algorithm") || input["algorithm"].is_null()) return "max";
   const ordered_json& given = input["algorithm"];
   const ordered_json method = given.is_object() && given.contains("method") ? given["method"] : given;
@@ -216,7 +216,7 @@ std::vector<std::string> QuantConfig::weight_algorithm_names() { return weight_a
 QuantConfig QuantConfig::preset(std::string_view name) {
   QuantConfig config = detail::preset_config(name);
   if (!config.weight_algorithm.empty())
-    set_algorithm(config, with_reference_defaults(config.weight_algorithm));
+    set_algorithm(config, apply_reference_defaults(config.weight_algorithm));
   return config;
 }
 
@@ -235,7 +235,7 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
   config.pow2 = one_of_two(input, "scale", "free", "pow2");
   if (one_of_two(input, "arithmetic", "deployed", "reference")) config.arithmetic = Arithmetic::reference;
   locate_errors("/algorithm", [&] {
-    config.algorithm = algorithm_of(input);
+    config.algorithm = calibration_algorithm(input);
     read_calibration(input, config);
   });
   read_weight_algorithm(input, config);

@@ -26,7 +26,7 @@ constexpr TargetProfile kProfiles[] = {
 
 std::span<const TargetProfile> target_profiles() { return kProfiles; }
 
-const TargetProfile& profile_of(Target target) {
+const TargetProfile& target_profile(Target target) {
   return *std::ranges::find(kProfiles, target, &TargetProfile::target);
 }
 
@@ -45,6 +45,6 @@ Target target_named(std::string_view name) {
   return found->target;
 }
 
-std::string_view name(Target target) noexcept { return profile_of(target).name; }
+std::string_view name(Target target) noexcept { return target_profile(target).name; }
 
 }  // namespace fq

@@ -2,7 +2,7 @@
 
 /// Names of targets and their engines, for messages, export and flags.
 ///
-///     const TargetProfile& engine = profile_of(Target::ggml);
+///     const TargetProfile& engine = target_profile(Target::ggml);
 ///     engine.presets;  // "q4_0 or q8_0"
 
 #include <span>
@@ -29,7 +29,7 @@ struct TargetProfile {
 /// Returns all targets, in the order of Target.
 [[nodiscard]] std::span<const TargetProfile> target_profiles();
 /// Returns the profile of a target.
-[[nodiscard]] const TargetProfile& profile_of(Target target);
+[[nodiscard]] const TargetProfile& target_profile(Target target);
 /// Returns the names of all targets, and "openvino".
 [[nodiscard]] std::vector<std::string> target_names();
 /// Returns the target of a name; "openvino" is `ort`. Throws ArgumentError for an unknown name, with the

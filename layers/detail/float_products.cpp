@@ -26,13 +26,13 @@ std::map<std::string, std::vector<std::string>> dequantized_formats(const TraceG
 
 /// Whether a layer of the model multiplies codes that are bytes.
 bool has_byte_layers(Module& model) {
-  const auto in_bytes = [](const TensorQuantizer& q) {
+  const auto uses_byte_codes = [](const TensorQuantizer& q) {
     return q.enabled() && has_byte_codes(q.descriptor().format());
   };
   return std::ranges::any_of(model.named_modules(), [&](const auto& entry) {
     const auto* quant = dynamic_cast<const QuantModule*>(entry.second);
     return quant != nullptr && quant->weight_quantizer() != nullptr && !quant->input_quantizers().empty() &&
-           in_bytes(*quant->weight_quantizer()) && in_bytes(*quant->input_quantizers()[0]);
+           uses_byte_codes(*quant->weight_quantizer()) && uses_byte_codes(*quant->input_quantizers()[0]);
   });
 }
 

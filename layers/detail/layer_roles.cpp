@@ -141,7 +141,7 @@ class ResidualSums {
 
 }  // namespace
 
-std::vector<std::string> EdgeLayers::names_of(const std::string& path) const {
+std::vector<std::string> EdgeLayers::role_names(const std::string& path) const {
   std::vector<std::string> out;
   if (first.contains(path)) out.emplace_back("@first");
   if (last.contains(path)) out.emplace_back("@last");

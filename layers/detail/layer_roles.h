@@ -16,7 +16,7 @@ struct EdgeLayers {
   std::set<std::string> last;   ///< layers with only operators without weights between them and the output
 
   /// Returns "@first", "@last", both or none: the names of the layer at `path` in rules.
-  [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
+  [[nodiscard]] std::vector<std::string> role_names(const std::string& path) const;
 };
 
 [[nodiscard]] EdgeLayers edge_layers(const TraceGraph& graph);

@@ -70,7 +70,7 @@ class RowTargetEngine : public TargetEngine {
  protected:
   [[nodiscard]] RowEngine rows() const noexcept { return rows_; }
   /// Returns how inputs are rounded by the rules of a layer.
-  [[nodiscard]] virtual RowEngine rows_of(const MergedRules& /*input*/) const { return rows_; }
+  [[nodiscard]] virtual RowEngine row_engine(const MergedRules& /*input*/) const { return rows_; }
   /// Whether embeddings are tables of codes.
   [[nodiscard]] virtual bool has_tables() const noexcept { return false; }
   /// Returns the number that must divide the columns of a weight.
@@ -87,7 +87,7 @@ void RowTargetEngine::check_input(const std::string& path, const MergedRules& in
   const NumBits bits = input.all.num_bits.value_or(std::nullopt).value_or(NumBits());
   const bool dynamic = input.all.dynamic && input.all.dynamic->value_or(false);
   const bool blocks = input.has_blocks() && (*input.all.block_sizes)->type == BlockType::dynamic;
-  FQ_CHECK(input.switched_on() && bits == NumBits(8) && input.all.sequence.empty() && (dynamic || blocks),
+  FQ_CHECK(input.is_enabled() && bits == NumBits(8) && input.all.sequence.empty() && (dynamic || blocks),
            "quantize",
            "{} rounds the input of '{}' to 8 bits at run time, and '{}.input_quantizer' differs: use "
            "--preset {}, or --target none",
@@ -127,7 +127,7 @@ std::shared_ptr<Module> RowTargetEngine::counterpart(const Module& layer, std::s
                                                      const MergedRules& input) const {
   std::shared_ptr<Module> made;
   if (const auto* linear = dynamic_cast<const Linear*>(&layer))
-    made = std::make_shared<QuantEngineLinear>(*linear, rows_of(input));
+    made = std::make_shared<QuantEngineLinear>(*linear, row_engine(input));
   else
     made = std::make_shared<QuantEmbedding>(dynamic_cast<const Embedding&>(layer));
   dynamic_cast<QuantModule&>(*made).set_target(profile().target);
@@ -141,7 +141,7 @@ class OrtDynamicEngine final : public RowTargetEngine {
 
  private:
   /// Uses one range for all samples unless a rule keeps an axis.
-  [[nodiscard]] RowEngine rows_of(const MergedRules& input) const override {
+  [[nodiscard]] RowEngine row_engine(const MergedRules& input) const override {
     const bool per_sample = input.all.axis && input.all.axis->has_value() && !(*input.all.axis)->empty();
     return per_sample ? rows() : RowEngine::ort_dynamic;
   }

@@ -21,7 +21,7 @@ namespace fq::detail {
 
 class TargetEngine {
  public:
-  explicit TargetEngine(Target target) : profile_(profile_of(target)) {}
+  explicit TargetEngine(Target target) : profile_(target_profile(target)) {}
   virtual ~TargetEngine() = default;
   TargetEngine(const TargetEngine&) = delete;
   TargetEngine& operator=(const TargetEngine&) = delete;

@@ -64,7 +64,7 @@ class Builder {
       auto made = detail::layer_registry().find(node.type)->second.make(
           LayerOptions(node, shapes, classes_, budget_, &earlier));
       FQ_CHECK(made != nullptr, node.type, "its factory made nothing");
-      const detail::MetaScope on_meta(*made);
+      const detail::MetaScope meta_scope(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
       if (output.defined() && output.is_leaf()) output = output.detach();  // moves to meta after the scope
       FQ_CHECK(output.defined() && (detail::batch_axis(output.shape()) >= 0 || is_constant(*made, inputs)),
@@ -72,7 +72,7 @@ class Builder {
       if (is_constant(*made, inputs)) constants_.insert(output.node());
       return {std::move(made), std::move(output)};
     } catch (const ArgumentError& error) {
-      throw_at(node, error);
+      throw_node_error(node, error);
     }
   }
 
@@ -92,11 +92,11 @@ class Builder {
   }
 
   /// Adds the place of the node to an error of an operator or a constructor, unless the error already has it.
-  [[noreturn]] static void throw_at(const ModelNode& node, const ArgumentError& error) {
+  [[noreturn]] static void throw_node_error(const ModelNode& node, const ArgumentError& error) {
     const std::string what = error.what();
     if (what.starts_with(node.place.origin())) throw error;
     const std::string name = node.place.has_line() ? fmt::format("node '{}': ", node.name) : "";
-    node.place.fail(name + detail::with_batch_symbol(what));
+    node.place.fail(name + detail::show_batch_symbol(what));
   }
 
   void check_size(const ModelNode& node, const Variable& output) const {
@@ -118,7 +118,7 @@ Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
   for (const auto size : sample_shape) left = size > 0 ? left / size : 0;
   FQ_CHECK(left > 0, "build_model", "the input {} is empty or has more than {} elements",
            to_string(sample_shape), limit);
-  return Variable(Tensor::empty(detail::with_symbolic_batch(sample_shape), DType::f32, Device::meta()));
+  return Variable(Tensor::empty(detail::add_symbolic_batch(sample_shape), DType::f32, Device::meta()));
 }
 
 }  // namespace

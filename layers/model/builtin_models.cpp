@@ -107,7 +107,7 @@ NodeOptions attention_of_gpt(const BuiltinOptions& options) {
   return out;
 }
 
-NodeOptions context_of(const BuiltinOptions& options, std::int64_t fallback) {
+NodeOptions context_options(const BuiltinOptions& options, std::int64_t fallback) {
   const auto context = options.integer("context", fallback, fallback > 0 ? 1 : 0);
   return context > 0 ? NodeOptions{{"context", context}} : NodeOptions();
 }
@@ -128,7 +128,7 @@ BuiltinNodes gpt_nodes(BuiltinOptions options) {
   if (options.has("vocabulary")) vocabulary = options.integer("vocabulary", 1);
   BuiltinNodes nodes;
   std::string x = nodes.add("tokens", "embedding", {{"vocabulary", vocabulary}, {"width", blocks.width()}});
-  if (!rotary(options)) x = nodes.add("positions", "positions", context_of(options, 256));
+  if (!rotary(options)) x = nodes.add("positions", "positions", context_options(options, 256));
   x = blocks.add(nodes, blocks.dropped(nodes, x, "dropout"), false);
   blocks.norm(nodes, "norm");
   NodeOptions head{{"out_features", vocabulary}, {"bias", false}};
@@ -170,7 +170,7 @@ BuiltinNodes encoder_nodes(BuiltinOptions options) {
   BuiltinNodes nodes;
   nodes.add("tokens", "embedding",
             {{"vocabulary", options.integer("vocabulary", 257)}, {"width", blocks.width()}});
-  nodes.add("positions", "positions", context_of(options, 0));
+  nodes.add("positions", "positions", context_options(options, 0));
   std::string x = blocks.norm(nodes, "norm");
   x = blocks.add(nodes, blocks.dropped(nodes, x, "dropout"), true);
   if (first) {

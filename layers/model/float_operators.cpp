@@ -65,9 +65,9 @@ class Reading {
   /// product is excluded, because the engine merges the addition into the sums of the product.
   bool is_sum_of_floats(const Call& call) const {
     const auto inexact = [this](const Variable& x) { return inexact_.contains(x.node().get()); };
-    const auto of_codes = [this](const Variable& x) { return codes_.contains(x.node().get()); };
+    const auto has_codes = [this](const Variable& x) { return codes_.contains(x.node().get()); };
     return call.output.accumulator() == nullptr && std::ranges::none_of(call.inputs, inexact) &&
-           !std::ranges::all_of(call.inputs, of_codes);
+           !std::ranges::all_of(call.inputs, has_codes);
   }
 
   Reason why_floats(const Call& call) const {
@@ -130,7 +130,7 @@ class Reading {
   /// value itself is quantized to an 8-bit grid.
   bool is_rounded(const Variable& v) const {
     if (is_output(v)) return false;
-    if (const Grid* early = grids_.early_grid_of(v)) return detail::has_byte_codes(early->format);
+    if (const Grid* early = grids_.early_grid(v)) return detail::has_byte_codes(early->format);
     const auto& readers = grids_.readers(v);
     return !readers.empty() &&
            std::ranges::all_of(readers, [&](const Call* reader) { return rounds(*reader); });
@@ -138,7 +138,7 @@ class Reading {
 
   bool rounds(const Call& reader) const {
     if (reader.op == "quantize") return rounds_to_bytes(reader);
-    if (reader.op == "relu") return grids_.grid_of(reader.output) != nullptr && is_rounded(reader.output);
+    if (reader.op == "relu") return grids_.shared_grid(reader.output) != nullptr && is_rounded(reader.output);
     return reader.op == "batch_norm" && is_rounded(reader.output);
   }
 
@@ -152,14 +152,14 @@ class Reading {
   /// through a ReLU as floats, because the engine fuses that ReLU with a float product.
   bool is_rounded_or_floats(const Call& call) const {
     const Variable& v = call.output;
-    if (grids_.early_grid_of(v) != nullptr) return is_rounded(v);
+    if (grids_.early_grid(v) != nullptr) return is_rounded(v);
     const bool cut = call.op != "linear" && call.op != "matmul";
     const auto fits = [&](const Call* reader) { return rounds(*reader) || reads_floats(*reader, cut); };
     return std::ranges::all_of(grids_.readers(v), fits);
   }
 
   bool reads_floats(const Call& reader, bool cut) const {
-    if (reader.op == "to_float") return is_computed_with(reader.output);
+    if (reader.op == "to_float") return feeds_arithmetic(reader.output);
     const bool passes =
         reader.op == "batch_norm" || traits(reader.op).moves_values || (cut && reader.op == "relu");
     return passes && std::ranges::all_of(grids_.readers(reader.output),
@@ -168,10 +168,10 @@ class Reading {
 
   /// Whether the readers compute with the floats. The engine moves a quantizer before operators that only
   /// move floats.
-  bool is_computed_with(const Variable& floats) const {
+  bool feeds_arithmetic(const Variable& floats) const {
     return std::ranges::all_of(grids_.readers(floats), [&](const Call* reader) {
       const bool moves = reader->op == "relu" || traits(reader->op).moves_values;
-      return reader->op != "quantize" && (!moves || is_computed_with(reader->output));
+      return reader->op != "quantize" && (!moves || feeds_arithmetic(reader->output));
     });
   }
 

@@ -33,7 +33,7 @@ struct FoldablePair {
 /// codes: amax' = amax * |g/sqrt(var+eps)| per output channel. A weight that would round to another code, at
 /// a tie, becomes the nearest float that keeps its code. If a channel is so small that the bias does not fit
 /// the grid of the sums, its codes become 0, as in evaluation with the batch norm. With the quantizers that
-/// `quantize` placed, evaluation then has the same bits before and after (BatchNorm::in_layer).
+/// `quantize` placed, evaluation then has the same bits before and after (BatchNorm::folds_into_layer).
 ///
 /// Other weights are rounded again: weights with power-of-two scales and weights in blocks. Minifloats change
 /// at ties, and floats that use their sums change by float rounding.

@@ -35,10 +35,10 @@ class Graph : public Module {
   /// empty list.
   explicit Graph(std::vector<GraphNode> nodes);
   [[nodiscard]] std::string type() const override { return "graph"; }
-  /// Turns consecutive steps with the same block into a checkpoint. `block_of` returns the block of a step's
+  /// Turns consecutive steps with the same block into a checkpoint. `step_block` returns the block of a step's
   /// name, or an empty text. Returns the names of the steps in blocks. Users call it through
   /// set_checkpointing (layers/modules/checkpoint.h). Throws as that function.
-  std::vector<std::string> set_blocks(const std::function<std::string(const std::string&)>& block_of);
+  std::vector<std::string> set_blocks(const std::function<std::string(const std::string&)>& step_block);
 
  protected:
   Variable forward(const Variable& x) override;
@@ -62,7 +62,7 @@ class Graph : public Module {
   void find_reads(Block& block) const;
   void run_steps(std::size_t begin, std::size_t end, Values& values) const;
   void run_block(const Block& block, Values& values) const;
-  [[nodiscard]] std::vector<Variable> parameters_of(const Block& block) const;
+  [[nodiscard]] std::vector<Variable> block_parameters(const Block& block) const;
 
   std::vector<Step> steps_;
   std::vector<Block> blocks_;  // in order

@@ -6,11 +6,11 @@
 
 namespace fq {
 
-std::vector<std::string> Graph::set_blocks(const std::function<std::string(const std::string&)>& block_of) {
+std::vector<std::string> Graph::set_blocks(const std::function<std::string(const std::string&)>& step_block) {
   std::vector<Block> blocks;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const std::string name = block_of(steps_[i].name);
+    const std::string name = step_block(steps_[i].name);
     if (name.empty()) continue;
     names.push_back(steps_[i].name);
     if (!blocks.empty() && blocks.back().name == name && blocks.back().end == i)
@@ -37,7 +37,7 @@ void Graph::find_reads(Block& block) const {
     }
 }
 
-std::vector<Variable> Graph::parameters_of(const Block& block) const {
+std::vector<Variable> Graph::block_parameters(const Block& block) const {
   std::vector<Variable> out;
   for (std::size_t i = block.begin; i < block.end; ++i)
     for (const auto& parameter : steps_[i].module->parameters()) out.push_back(parameter);
@@ -53,7 +53,7 @@ void Graph::run_block(const Block& block, Values& values) const {
   };
   std::vector<Variable> inputs;
   for (const auto value : block.reads) inputs.push_back(values[value]);
-  values[block.end] = checkpoint(run, inputs, parameters_of(block));
+  values[block.end] = checkpoint(run, inputs, block_parameters(block));
   inputs.clear();
   for (std::size_t i = block.begin; i < block.end; ++i)
     for (const auto value : steps_[i].dead) values[value] = {};

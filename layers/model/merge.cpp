@@ -6,7 +6,7 @@
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/layers/modules/detail/on_image.h"
+#include "fakequant/layers/modules/detail/apply_to_image.h"
 
 namespace fq {
 namespace {
@@ -34,7 +34,7 @@ std::string AvgPool2d::describe() const {
 }
 
 Variable AvgPool2d::forward(const Variable& x) {
-  return detail::on_image(x, [&](const Variable& image) { return ops::avg_pool2d(image, options_); });
+  return detail::apply_to_image(x, [&](const Variable& image) { return ops::avg_pool2d(image, options_); });
 }
 
 std::string AvgPool3d::describe() const { return fmt::format("kernel {}", fmt::join(options_.kernel, "x")); }
@@ -43,7 +43,7 @@ Variable AvgPool3d::forward(const Variable& x) { return ops::avg_pool3d(x, optio
 
 Variable GlobalAvgPool2d::forward(const Variable& x) {
   if (x.defined() && x.rank() == 5) return ops::global_avg_pool3d(x);
-  return detail::on_image(x, ops::global_avg_pool2d);
+  return detail::apply_to_image(x, ops::global_avg_pool2d);
 }
 
 }  // namespace fq

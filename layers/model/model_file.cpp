@@ -16,14 +16,14 @@ namespace {
 using detail::JsonText;
 using detail::JsonValue;
 
-std::string name_in(const JsonValue& root) { return root.has("name") ? root.at("name").string() : "model"; }
+std::string read_model_name(const JsonValue& root) { return root.has("name") ? root.at("name").string() : "model"; }
 
 ModelSpec read_spec(const std::shared_ptr<const JsonText>& text) {
   const JsonValue root(*text);
   if (root.is_array()) return {"model", detail::read_nodes(root, text)};
   if (!root.has("model")) {
     root.expect_keys({"name", "nodes", "model"}, "of a model");
-    return {name_in(root), detail::read_nodes(root.at("nodes"), text)};
+    return {read_model_name(root), detail::read_nodes(root.at("nodes"), text)};
   }
   root.expect_keys({"model", "options"}, "beside \"model\"");
   auto name = root.at("model").choice(builtin_models());

@@ -20,7 +20,7 @@ std::string shown(const NodeOption& option) {
   return text.size() <= 60 ? text : text.substr(0, 57) + "..";
 }
 
-std::string part_of(const std::string& name) { return "/options/" + detail::json_pointer_token(name); }
+std::string option_pointer(const std::string& name) { return "/options/" + detail::json_pointer_token(name); }
 
 std::string whole_range(std::int64_t low, std::int64_t high) {
   return fmt::format("a whole number from {} to {}", low, high);
@@ -32,7 +32,7 @@ std::string whole_range(std::int64_t low, std::int64_t high) {
   const std::string within = element < 0 ? "" : std::to_string(element);
   node.place.fail(fmt::format("'{}': {} is not {}", element < 0 ? detail::shortened(name) : within,
                               shown(value), expected),
-                  part_of(name) + (element < 0 ? "" : "/" + within));
+                  option_pointer(name) + (element < 0 ? "" : "/" + within));
 }
 
 template <class T>
@@ -53,7 +53,7 @@ std::optional<std::vector<T>> elements(const NodeOption& option) {
   return std::nullopt;
 }
 
-double number_in(const ModelNode& node, const std::string& name, double low, double high) {
+double checked_number(const ModelNode& node, const std::string& name, double low, double high) {
   const NodeOption& option = *node.options.find(name);
   const auto* whole = std::get_if<std::int64_t>(&option);
   const auto* number = std::get_if<double>(&option);
@@ -96,7 +96,7 @@ std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fall
 std::int64_t LayerOptions::outputs(const std::string& name) const {
   if (!is_text(name)) return integer(name);
   (void)choice_or(name, {}, {"classes"});
-  if (classes_ < 1) fail_at(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
+  if (classes_ < 1) fail_option(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
   return classes_;
 }
 
@@ -109,7 +109,7 @@ std::int64_t LayerOptions::inferred(const std::string& name, int axis) const {
   const auto actual = input[static_cast<std::size_t>(from_front)];
   if (actual < 1) fail(fmt::format("the input {} is empty", to_string(input)));
   if (has(name) && integer(name) != actual)
-    fail_at(name, fmt::format("'{}' is {}, but the input has {}: leave it out, or give {}", name,
+    fail_option(name, fmt::format("'{}' is {}, but the input has {}: leave it out, or give {}", name,
                               integer(name), actual, actual));
   return actual;
 }
@@ -121,7 +121,7 @@ std::vector<std::int64_t> LayerOptions::sizes(const std::string& name, std::int6
   const auto numbers = elements<double>(*option);
   if (!numbers) return {integer(name, low, high)};
   if (numbers->empty() || numbers->size() > most)
-    fail_at(name, fmt::format("'{}' has {} sizes: give 1 to {}", name, numbers->size(), most));
+    fail_option(name, fmt::format("'{}' has {} sizes: give 1 to {}", name, numbers->size(), most));
   const auto out = elements<std::int64_t>(*option);
   const auto is_wrong = [&](std::int64_t size) { return size < low || size > high; };
   if (!out) {
@@ -138,14 +138,14 @@ std::array<std::int64_t, 2> LayerOptions::pair_or(const std::string& name, std::
                                                   std::int64_t low) const {
   const auto given = sizes(name, low);
   if (given.empty()) return {fallback, fallback};
-  if (given.size() > 2) fail_at(name, fmt::format("'{}' has {} sizes: give 1 or 2", name, given.size()));
+  if (given.size() > 2) fail_option(name, fmt::format("'{}' has {} sizes: give 1 or 2", name, given.size()));
   return {given.front(), given.back()};
 }
 
 double LayerOptions::number(const std::string& name, double low, double high) const {
   if (!has(name))
     fail(fmt::format("the option '{}' is missing: give a number from {} to {}", name, low, high));
-  return number_in(node_, name, low, high);
+  return checked_number(node_, name, low, high);
 }
 
 double LayerOptions::number_or(const std::string& name, double fallback, double low, double high) const {
@@ -158,7 +158,7 @@ std::vector<double> LayerOptions::numbers(const std::string& name, double low, d
   const auto out = elements<double>(*option);
   if (!out) return {number(name, low, high)};
   if (out->empty() || out->size() > 8)
-    fail_at(name, fmt::format("'{}' has {} numbers: give 1 to 8", name, out->size()));
+    fail_option(name, fmt::format("'{}' has {} numbers: give 1 to 8", name, out->size()));
   const auto is_wrong = [&](double x) { return !(x >= low && x <= high); };
   if (const auto wrong = std::ranges::find_if(*out, is_wrong); wrong != out->end())
     fail_type(node_, name, *wrong, fmt::format("a number from {} to {}", low, high), wrong - out->begin());
@@ -169,7 +169,7 @@ bool LayerOptions::flag_or(const std::string& name, bool fallback) const {
   return has(name) ? get<bool>(node_, name, "true or false") : fallback;
 }
 
-Variable LayerOptions::weight_of(const std::string& name) const {
+Variable LayerOptions::tied_weight(const std::string& name) const {
   constexpr std::string_view kWeight = ".weight";
   const std::string wanted = text(name);
   std::vector<std::string> known;
@@ -181,7 +181,7 @@ Variable LayerOptions::weight_of(const std::string& name) const {
         known.push_back(path.substr(0, path.size() - kWeight.size()));
         if (known.back() == wanted) return value;
       }
-  fail_at(name, fmt::format("'{}' is no earlier layer with a weight{}", wanted.substr(0, 80),
+  fail_option(name, fmt::format("'{}' is no earlier layer with a weight{}", wanted.substr(0, 80),
                             detail::did_you_mean(wanted.substr(0, 80), known)));
 }
 
@@ -191,7 +191,7 @@ std::string LayerOptions::choice_or(const std::string& name, const std::string& 
   const std::string given = text(name);
   if (std::ranges::find(allowed, given) != allowed.end()) return given;
   const std::string shown = detail::shortened(given);
-  fail_at(name, fmt::format("unknown {} '{}'{}", name, shown, detail::did_you_mean(shown, allowed)));
+  fail_option(name, fmt::format("unknown {} '{}'{}", name, shown, detail::did_you_mean(shown, allowed)));
 }
 
 void LayerOptions::reserve(const Shape& parameter) const {
@@ -206,8 +206,8 @@ void LayerOptions::reserve(const Shape& parameter) const {
 
 void LayerOptions::fail(const std::string& message) const { node_.place.fail(message); }
 
-void LayerOptions::fail_at(const std::string& name, const std::string& message) const {
-  node_.place.fail(message, part_of(name));
+void LayerOptions::fail_option(const std::string& name, const std::string& message) const {
+  node_.place.fail(message, option_pointer(name));
 }
 
 void register_layer_type(const std::string& type, std::vector<std::string> options, LayerFactory make) {

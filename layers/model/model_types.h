@@ -82,7 +82,7 @@ class LayerOptions {
   /// Returns a boolean, or `fallback` if the option is missing.
   [[nodiscard]] bool flag_or(const std::string& name, bool fallback) const;
   /// Returns the parameter `weight` of the earlier layer in the same list of nodes that the option names.
-  [[nodiscard]] Variable weight_of(const std::string& name) const;
+  [[nodiscard]] Variable tied_weight(const std::string& name) const;
   /// Returns one of `allowed`, or `fallback` if the option is missing.
   [[nodiscard]] std::string choice_or(const std::string& name, const std::string& fallback,
                                       const std::vector<std::string>& allowed) const;
@@ -95,7 +95,7 @@ class LayerOptions {
 
  private:
   /// Throws `message` with the place of the option `name`.
-  [[noreturn]] void fail_at(const std::string& name, const std::string& message) const;
+  [[noreturn]] void fail_option(const std::string& name, const std::string& message) const;
 
   const ModelNode& node_;
   const std::vector<Shape>& inputs_;

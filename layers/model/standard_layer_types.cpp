@@ -156,13 +156,13 @@ LayerRegistry plain_types() {
   return all;
 }
 
-Made make_reshape_of(const LayerOptions& o) {
+Made build_reshape(const LayerOptions& o) {
   Shape shape = o.sizes("shape", -1);
   if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, one may be -1");
   return make_reshape(std::move(shape), o.flag_or("whole", false));
 }
 
-Made make_transpose_of(const LayerOptions& o) {
+Made build_transpose(const LayerOptions& o) {
   const auto axes = o.sizes("axes", 0, 8);
   if (axes.empty()) o.fail("the option 'axes' is missing: give their order");
   return make_transpose({axes.begin(), axes.end()});
@@ -175,14 +175,14 @@ Made make_dot_product_attention(const LayerOptions& o) {
 }
 
 template <class M>
-Made without_options(const LayerOptions&) {
+Made build_plain(const LayerOptions&) {
   return std::make_shared<M>();
 }
 
 /// Reads the drop probability.
 double drop_probability(const LayerOptions& o) { return o.number_or("p", 0.5, 0, 0.999); }
 
-Made make_drop_block_of(const LayerOptions& o) {
+Made build_drop_block(const LayerOptions& o) {
   const auto block = o.integer_or("block", 7);
   if (block % 2 == 0) o.fail("the option 'block' is even: use an odd number");
   return make_drop_block(drop_probability(o), block);
@@ -206,14 +206,14 @@ LayerRegistry other_types() {
         [](const LayerOptions& o) {
           return make_alpha_dropout(drop_probability(o), o.flag_or("channels", false));
         }}},
-      {"drop_block", {{"p", "block"}, make_drop_block_of}},
+      {"drop_block", {{"p", "block"}, build_drop_block}},
       {"flatten",
        {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, 1, "start_axis")); }}},
-      {"reshape", {{"shape", "whole"}, make_reshape_of}},
-      {"transpose", {{"axes"}, make_transpose_of}},
+      {"reshape", {{"shape", "whole"}, build_reshape}},
+      {"transpose", {{"axes"}, build_transpose}},
       {"scaled_dot_product_attention", {{"causal", "scale"}, make_dot_product_attention}},
-      {"add", {{}, without_options<Add>}},
-      {"multiply", {{}, without_options<Multiply>}},
+      {"add", {{}, build_plain<Add>}},
+      {"multiply", {{}, build_plain<Multiply>}},
       {"concat", {{"axis"}, [](const LayerOptions& o) { return std::make_shared<Concat>(axis(o, 1)); }}},
       reduction("sum", ops::sum),
       reduction("mean", ops::mean),

@@ -28,7 +28,7 @@ std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
 }  // namespace
 
 TraceGraph trace(Module& model, const Shape& input_shape) {
-  const detail::MetaScope on_meta(model);
+  const detail::MetaScope meta_scope(model);
   const NoGrad no_grad;
   Recorder recorder;
   for (const auto& [name, value] : model.named_parameters()) recorder.name(value, name);

@@ -16,7 +16,7 @@ using Made = std::shared_ptr<Module>;
 /// Makes a layer that shares the weight of an earlier layer, like the output layer of a language model that
 /// shares the table of the embedding.
 Made make_tied(const LayerOptions& o, std::int64_t in, std::int64_t out, bool bias) {
-  const Variable weight = o.weight_of("weight_of");
+  const Variable weight = o.tied_weight("weight_of");
   if (weight.shape() != Shape{out, in})
     o.fail(fmt::format("the weight of '{}' is {}, a layer of {} to {} features takes {}", o.text("weight_of"),
                        to_string(weight.shape()), in, out, to_string(Shape{out, in})));
@@ -119,7 +119,7 @@ Made make_embedding(const LayerOptions& o) {
   return std::make_shared<Embedding>(vocabulary, width);
 }
 
-RotaryScaling scaling_of(const LayerOptions& o) {
+RotaryScaling read_rotary_scaling(const LayerOptions& o) {
   if (!o.has("rotary_scaling")) return {};
   const std::string kind = o.choice_or("rotary_scaling", "", rotary_scalings());
   return {.kind = rotary_scaling_kind(kind),
@@ -145,7 +145,7 @@ Made make_attention(const LayerOptions& o) {
                            .rotary_base = o.number_or("rotary_base", 10000, 1, 1e12),
                            .qk_norm = o.number_or("qk_norm", 0, 0, 1),
                            .dropout = o.number_or("dropout", 0, 0, 0.999)};
-  options.rotary_scaling = scaling_of(o);
+  options.rotary_scaling = read_rotary_scaling(o);
   if (o.has("out_bias")) options.out_bias = o.flag_or("out_bias", true);
   const std::int64_t inner = options.head_size > 0 ? options.heads * options.head_size : options.width;
   o.reserve({4, inner, std::max(options.width, options.memory_width) + 1});

@@ -130,17 +130,17 @@ ops::Pool2d image_pool(const LayerOptions& o) {
   return options;
 }
 
-Made make_max_pool_of(const LayerOptions& o) {
+Made build_max_pool(const LayerOptions& o) {
   if (input_rank(o) == 5) return make_max_pool3d(pool<ops::Pool3d, 3>(o));
   return make_max_pool(image_pool(o));
 }
 
-Made make_avg_pool_of(const LayerOptions& o) {
+Made build_avg_pool(const LayerOptions& o) {
   if (input_rank(o) == 5) return std::make_shared<AvgPool3d>(pool<ops::Pool3d, 3>(o));
   return std::make_shared<AvgPool2d>(image_pool(o));
 }
 
-Made make_adaptive_avg_pool_of(const LayerOptions& o) {
+Made build_adaptive_avg_pool(const LayerOptions& o) {
   if (input_rank(o) == 5) return make_adaptive_avg_pool3d(each<3>(o, "size", 1));
   auto size = each<2>(o, "size", 1);
   if (input_rank(o) == 3) size[0] = 1;
@@ -163,10 +163,10 @@ LayerRegistry window_layer_types() {
       {"conv_transpose2d", {transposed, make_conv_transpose<ConvTranspose2d, 2>}},
       {"conv_transpose3d", {transposed, make_conv_transpose<ConvTranspose3d, 3>}},
       {"max_pool",
-       {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "dilation"}, make_max_pool_of}},
+       {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "dilation"}, build_max_pool}},
       {"avg_pool",
-       {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "count_include_pad"}, make_avg_pool_of}},
-      {"adaptive_avg_pool", {{"size"}, make_adaptive_avg_pool_of}},
+       {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "count_include_pad"}, build_avg_pool}},
+      {"adaptive_avg_pool", {{"size"}, build_adaptive_avg_pool}},
       {"global_avg_pool", {{}, [](const LayerOptions&) { return std::make_shared<GlobalAvgPool2d>(); }}},
   };
 }

@@ -9,7 +9,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/layers/modules/detail/on_image.h"
+#include "fakequant/layers/modules/detail/apply_to_image.h"
 
 namespace fq {
 namespace {
@@ -42,7 +42,7 @@ std::string option_names(const OperatorSchema& row) {
 }
 
 /// Converts an attribute to the number of the operator table.
-double number_of(const Attribute& given, const OperatorOption& option, std::string_view op) {
+double option_number(const Attribute& given, const OperatorOption& option, std::string_view op) {
   if (const auto* text = std::get_if<std::string>(&given); text != nullptr && option.is_choice())
     return option.index(*text, op);
   const auto* integer = std::get_if<std::int64_t>(&given);
@@ -111,7 +111,7 @@ std::shared_ptr<Module> make_function(std::string_view op, const Attributes& opt
     const auto found = std::ranges::find(row->options(), name, &OperatorOption::name);
     FQ_CHECK(found != row->options().end(), op, "the option '{}' is unknown, it has {}", name,
              option_names(*row));
-    values[static_cast<std::size_t>(found - row->options().begin())] = number_of(value, *found, op);
+    values[static_cast<std::size_t>(found - row->options().begin())] = option_number(value, *found, op);
   }
   for (std::size_t i = 0; i < values.size(); ++i)
     FQ_CHECK(!std::isnan(values[i]), op, "the option '{}' is missing", row->options()[i].name);
@@ -173,7 +173,7 @@ std::shared_ptr<Module> make_max_pool(ops::Pool2d options) {
   return function(
       "max_pool",
       [options](const Variable& x) {
-        return detail::on_image(x, [&](const Variable& image) { return ops::max_pool2d(image, options); });
+        return detail::apply_to_image(x, [&](const Variable& image) { return ops::max_pool2d(image, options); });
       },
       fmt::format("kernel {}x{}", options.kernel[0], options.kernel[1]));
 }
@@ -182,7 +182,7 @@ std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size)
   return function(
       "adaptive_avg_pool",
       [size](const Variable& x) {
-        return detail::on_image(x,
+        return detail::apply_to_image(x,
                                 [&](const Variable& image) { return ops::adaptive_avg_pool2d(image, size); });
       },
       fmt::format("to {}x{}", size[0], size[1]));

@@ -66,12 +66,12 @@ Attention::Attention(Adopt, const Attention& other) : options_(other.options_) {
 
 /// Returns the child of `other` with that name, in a slot of this layer.
 std::shared_ptr<detail::Slot> Attention::shared(const Attention& other, std::string_view name) {
-  const auto slot_of = [&](const Attention& layer) {
+  const auto find_slot = [&](const Attention& layer) {
     const auto slots = layer.named_slots();
     return std::ranges::find(slots, name, [](const auto& slot) { return slot.first; })->second;
   };
-  add_module(std::string(name), slot_of(other)->module);
-  return slot_of(*this);
+  add_module(std::string(name), find_slot(other)->module);
+  return find_slot(*this);
 }
 
 std::string Attention::describe() const {
@@ -86,13 +86,13 @@ std::string Attention::describe() const {
 }
 
 /// Transposes [N, L, heads * size] to [N, heads, L, size].
-Variable Attention::heads_of(const Variable& x, std::int64_t heads) const {
+Variable Attention::split_heads(const Variable& x, std::int64_t heads) const {
   return ops::transpose(ops::reshape(x, {x.dim(0), x.dim(1), heads, options_.head_size}), {0, 2, 1, 3});
 }
 
 Attention::Heads Attention::projected(const Variable& x, const Variable& memory) const {
-  Heads heads{heads_of(q_(x), options_.heads), heads_of(k_(memory), options_.kv_heads),
-              heads_of(v_(memory), options_.kv_heads)};
+  Heads heads{split_heads(q_(x), options_.heads), split_heads(k_(memory), options_.kv_heads),
+              split_heads(v_(memory), options_.kv_heads)};
   if (options_.qk_norm > 0) {
     heads.q = q_norm_(heads.q);
     heads.k = k_norm_(heads.k);
@@ -123,7 +123,7 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
   if (attends_rows(inputs.size() > 2))
     return out_(detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads,
                                           {.causal = options_.causal}));
-  Heads heads = on_grids(projected(x, memory));
+  Heads heads = quantize_heads(projected(x, memory));
   if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
   const Variable y = attend(heads, inputs.size() > 2 ? inputs[2] : Variable());
   return out_(ops::reshape(ops::transpose(y, {0, 2, 1, 3}),

@@ -56,7 +56,7 @@ class Attention : public Module {
   /// and values of all calls. `state`, which must outlive this layer, stores them as floats, or as codes if
   /// they are quantized. Null ends it. KvCache does it for a whole model. Calls throw ArgumentError unless
   /// the layer is causal and has one input.
-  void continue_from(AttentionState* state) noexcept { state_ = state; }
+  void attach_state(AttentionState* state) noexcept { state_ = state; }
 
  protected:
   struct Adopt {};
@@ -69,14 +69,14 @@ class Attention : public Module {
     Variable q, k, v;
   };
   /// Returns the heads as the products read them and the cache stores them.
-  [[nodiscard]] virtual Heads on_grids(Heads heads) const { return heads; }
-  /// Whether `on_grids` and `attend` compute plain attention in floats.
+  [[nodiscard]] virtual Heads quantize_heads(Heads heads) const { return heads; }
+  /// Whether `quantize_heads` and `attend` compute plain attention in floats.
   [[nodiscard]] virtual bool is_plain() const { return true; }
   /// Returns [N, heads, L, head_size]. The mask may be undefined.
   [[nodiscard]] virtual Variable attend(const Heads& heads, const Variable& mask) const;
 
  private:
-  [[nodiscard]] Variable heads_of(const Variable& x, std::int64_t heads) const;
+  [[nodiscard]] Variable split_heads(const Variable& x, std::int64_t heads) const;
   /// Whether the kernels read the projections row by row, without a transpose to heads.
   [[nodiscard]] bool attends_rows(bool masked) const;
   /// Returns the projections of the inputs, with rotary positions applied.
@@ -99,8 +99,8 @@ class Positions : public Module {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::int64_t context() const noexcept { return weight_.dim(0); }
   /// Makes the first position of each later call follow the last position of the call before it. See
-  /// Attention::continue_from.
-  void continue_from(AttentionState* state) noexcept { state_ = state; }
+  /// Attention::attach_state.
+  void attach_state(AttentionState* state) noexcept { state_ = state; }
 
  protected:
   /// Throws ArgumentError if x has more than `context` positions.

@@ -30,7 +30,7 @@ struct Block {
 };
 
 /// Returns leaves with the same values. A leaf takes a gradient if its original does.
-std::vector<Variable> leaves_of(const std::vector<Variable>& inputs) {
+std::vector<Variable> make_leaves(const std::vector<Variable>& inputs) {
   std::vector<Variable> out;
   for (const Variable& input : inputs) {
     out.push_back(input.detach());
@@ -47,7 +47,7 @@ Saved saved_floats(const Variable& x) {
 Variable first_run(Block& block) {
   const NoGrad no_grad;
   const ScopedValue scope(context().rerun, &block.rerun);
-  return block.run(leaves_of(block.inputs));
+  return block.run(make_leaves(block.inputs));
 }
 
 Variable second_run(Block& block) {
@@ -86,7 +86,7 @@ Variable checkpoint(const BlockFunction& run, const std::vector<Variable>& input
   block->run = run;
   for (const auto* list : {&inputs, &parameters})
     for (const Variable& x : *list) block->saved.push_back(detail::saved_floats(x));
-  block->inputs = detail::leaves_of(inputs);
+  block->inputs = detail::make_leaves(inputs);
   const Variable y = detail::first_run(*block);
   auto read = inputs;
   read.emplace_back(Tensor::zeros({}, DType::f32, y.device()),

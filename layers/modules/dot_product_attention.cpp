@@ -26,10 +26,10 @@ Variable DotProductAttention::attend(const Variable& q, const Variable& k, const
 QuantDotProductAttention::QuantDotProductAttention(const DotProductAttention& layer)
     : DotProductAttention(layer.options()) {
   adopt(layer);
-  Child<TensorQuantizer>* const places[] = {&q_, &k_, &v_, &softmax_};
+  Child<TensorQuantizer>* const children[] = {&q_, &k_, &v_, &softmax_};
   for (std::size_t i = 0; i < QuantAttention::quantizer_names().size(); ++i) {
-    *places[i] = add_module(QuantAttention::quantizer_names()[i], std::make_shared<TensorQuantizer>());
-    (*places[i])->set_enabled(false);
+    *children[i] = add_module(QuantAttention::quantizer_names()[i], std::make_shared<TensorQuantizer>());
+    (*children[i])->set_enabled(false);
   }
 }
 

@@ -20,7 +20,7 @@ Variable append_tokens(const Variable& before, const Variable& more) {
   return ops::concat({before, kept}, kTokens).detach();
 }
 
-std::int64_t bytes_of(const Variable& x) {
+std::int64_t stored_bytes(const Variable& x) {
   if (!x.defined()) return 0;
   const Tensor kept = x.quantized() != nullptr ? x.quantized()->codes : x.tensor();
   return kept.numel() * bit_width(kept.dtype()) / 8;
@@ -37,7 +37,7 @@ std::pair<Variable, Variable> AttentionState::extended(const Variable& keys, con
   return {keys_, values_};
 }
 
-std::int64_t AttentionState::bytes() const { return bytes_of(keys_) + bytes_of(values_); }
+std::int64_t AttentionState::bytes() const { return stored_bytes(keys_) + stored_bytes(values_); }
 
 KvCache::KvCache(Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
@@ -51,13 +51,13 @@ KvCache::KvCache(Module& model) {
   FQ_CHECK(!attentions_.empty(), "kv_cache", "the model has no attention layer that sees earlier tokens");
   states_.resize(attentions_.size() + positions_.size());
   std::size_t next = 0;
-  for (auto* layer : attentions_) layer->continue_from(&states_[next++]);
-  for (auto* layer : positions_) layer->continue_from(&states_[next++]);
+  for (auto* layer : attentions_) layer->attach_state(&states_[next++]);
+  for (auto* layer : positions_) layer->attach_state(&states_[next++]);
 }
 
 KvCache::~KvCache() {
-  for (auto* layer : attentions_) layer->continue_from(nullptr);
-  for (auto* layer : positions_) layer->continue_from(nullptr);
+  for (auto* layer : attentions_) layer->attach_state(nullptr);
+  for (auto* layer : positions_) layer->attach_state(nullptr);
 }
 
 std::int64_t KvCache::tokens() const {

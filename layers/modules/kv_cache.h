@@ -41,7 +41,7 @@ class AttentionState {
   Variable keys_, values_;
 };
 
-/// Makes each call of the model continue the one before it, through Attention::continue_from of all its
+/// Makes each call of the model continue the one before it, through Attention::attach_state of all its
 /// layers, as long as the cache lives. During this time no other thread may call or change the model. Calls
 /// need a NoGrad scope, because cached values take no gradient.
 class KvCache {

@@ -126,7 +126,7 @@ void Module::replace(std::string_view path, std::shared_ptr<Module> module) {
 
 void Module::train(bool on) {
   training_ = on;
-  on_mode_change();
+  handle_mode_change();
   for (const auto& [name, slot] : children_) slot->module->train(on);
 }
 
@@ -142,7 +142,7 @@ void Module::to(Device where) {
     parameter.set_tensor(parameter.tensor().to(where));
   }
   for (auto& [name, value] : buffers_) value = value.to(where);
-  on_device_change(where);
+  handle_device_change(where);
   for (const auto& [name, slot] : children_) slot->module->to(where);
 }
 

@@ -143,10 +143,10 @@ class Module {
   virtual Variable forward(const std::vector<Variable>& inputs);
   /// Called when `train` or `eval` sets the mode, before the same call on the children. A trace has its own
   /// mode and does not call it.
-  virtual void on_mode_change() {}
+  virtual void handle_mode_change() {}
   /// Called after `to` has moved the parameters and buffers. Override it to move other state. Get new handles
   /// of buffers with `buffer`.
-  virtual void on_device_change(Device) {}
+  virtual void handle_device_change(Device) {}
 
   /// Registers a parameter, a leaf that takes a gradient, and returns its handle. Its path is the path of the
   /// module and this name.

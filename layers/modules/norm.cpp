@@ -30,7 +30,7 @@ Variable BatchNorm::forward(const Variable& x) {
   return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_, in_layer_);
 }
 
-void BatchNorm::on_device_change(Device) {
+void BatchNorm::handle_device_change(Device) {
   mean_ = buffer("running_mean");
   variance_ = buffer("running_var");
 }

@@ -44,13 +44,13 @@ class BatchNorm : public Module {
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
   /// Sets whether a deployed network folds this norm into the layer before it. `quantize` sets the flag
   /// (fold.h). With running statistics, the sums of codes then have the bits of the folded layer.
-  void set_in_layer(bool on) noexcept { in_layer_ = on; }
-  [[nodiscard]] bool in_layer() const noexcept { return in_layer_; }
+  void set_folds_into_layer(bool on) noexcept { in_layer_ = on; }
+  [[nodiscard]] bool folds_into_layer() const noexcept { return in_layer_; }
 
  protected:
   Variable forward(const Variable& x) override;
   using Module::forward;
-  void on_device_change(Device device) override;
+  void handle_device_change(Device device) override;
 
  private:
   Variable weight_, bias_;

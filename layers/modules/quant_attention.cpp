@@ -11,14 +11,14 @@ const std::vector<std::string>& QuantAttention::quantizer_names() {
 }
 
 QuantAttention::QuantAttention(const Attention& layer) : Attention(Adopt(), layer) {
-  Child<TensorQuantizer>* const places[] = {&q_, &k_, &v_, &softmax_};
+  Child<TensorQuantizer>* const children[] = {&q_, &k_, &v_, &softmax_};
   for (std::size_t i = 0; i < quantizer_names().size(); ++i) {
-    *places[i] = add_module(quantizer_names()[i], std::make_shared<TensorQuantizer>());
-    (*places[i])->set_enabled(false);
+    *children[i] = add_module(quantizer_names()[i], std::make_shared<TensorQuantizer>());
+    (*children[i])->set_enabled(false);
   }
 }
 
-Attention::Heads QuantAttention::on_grids(Heads heads) const {
+Attention::Heads QuantAttention::quantize_heads(Heads heads) const {
   return {q_(heads.q), k_(heads.k), v_(heads.v)};
 }
 

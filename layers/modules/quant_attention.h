@@ -33,7 +33,7 @@ class QuantAttention : public Attention, public QuantModule {
   [[nodiscard]] static const std::vector<std::string>& quantizer_names();
 
  protected:
-  [[nodiscard]] Heads on_grids(Heads heads) const override;
+  [[nodiscard]] Heads quantize_heads(Heads heads) const override;
   [[nodiscard]] bool is_plain() const override;
   [[nodiscard]] Variable attend(const Heads& heads, const Variable& mask) const override;
 

@@ -21,7 +21,7 @@ constexpr int kFewBits = 3;
 /// Returns the options of a calibrator. For few codes `mse_search` has as many candidates, in finer steps up
 /// to 1. It excludes the code that only negative numbers have, because ranges that use it shift the outputs
 /// of a layer.
-CalibratorOptions options_of(const QuantDescriptor& d, const Axes& kept) {
+CalibratorOptions calibrator_options(const QuantDescriptor& d, const Axes& kept) {
   CalibratorOptions out{.axis = kept,
                         .num_bits = d.num_bits(),
                         .is_unsigned = d.is_unsigned(),
@@ -75,7 +75,7 @@ Calibrator& RangeObserver::calibrator() {
 
 void RangeObserver::make_own(const Axes& axes) {
   check_sweep(params_.descriptor, params_.name);
-  const CalibratorOptions options = options_of(params_.descriptor, axes);
+  const CalibratorOptions options = calibrator_options(params_.descriptor, axes);
   calibrator_ = make_calibrator(params_.descriptor.calib_method(), options);
   own_options_ = options;
 }
@@ -126,7 +126,7 @@ void RangeObserver::save(StateDict& state, const std::string& prefix) const {
   if (!calibrator_ || calibrator_->empty() || calibrator_->method() != d.calib_method()) return;
   state.merge(calibrator_->state_dict(), prefix + "/calibrator");
   state.set_attribute(prefix + "/calibrator_options",
-                      to_json(own_options_.value_or(options_of(d, d.axis()))));
+                      to_json(own_options_.value_or(calibrator_options(d, d.axis()))));
 }
 
 std::unique_ptr<Calibrator> RangeObserver::saved(const StateDict& state, const std::string& prefix,

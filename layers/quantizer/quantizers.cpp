@@ -20,7 +20,7 @@
 namespace fq {
 namespace {
 
-std::vector<std::string> paths_of(const NamedQuantizer& entry) {
+std::vector<std::string> quantizer_paths(const NamedQuantizer& entry) {
   auto paths = entry.aliases;
   paths.insert(paths.begin(), entry.name);
   return paths;
@@ -56,17 +56,17 @@ std::set<const TensorQuantizer*> weight_quantizers(Module& model) {
   return out;
 }
 
-void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit) {
+void visit_quantizers(Module& model, const std::function<void(const NamedQuantizer&)>& visit) {
   for (const auto& entry : named_quantizers(model)) visit(entry);
 }
 
-int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
+int visit_quantizers(Module& model, std::string_view pattern, std::string_view function,
                        const std::function<void(const NamedQuantizer&)>& visit) {
   const std::string wanted(pattern);  // a copy: `visit` may change the string
   int count = 0;
   std::vector<std::string> all;
   for (const auto& entry : named_quantizers(model)) {
-    const auto paths = paths_of(entry);
+    const auto paths = quantizer_paths(entry);
     all.insert(all.end(), paths.begin(), paths.end());
     if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(wanted, path); }))
       continue;
@@ -79,12 +79,12 @@ int for_each_quantizer(Module& model, std::string_view pattern, std::string_view
 }
 
 int enable_quantizer(Module& model, std::string_view pattern) {
-  return for_each_quantizer(model, pattern, "enable_quantizer",
+  return visit_quantizers(model, pattern, "enable_quantizer",
                             [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(true); });
 }
 
 int disable_quantizer(Module& model, std::string_view pattern) {
-  return for_each_quantizer(model, pattern, "disable_quantizer",
+  return visit_quantizers(model, pattern, "disable_quantizer",
                             [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(false); });
 }
 
@@ -92,7 +92,7 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
   FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
   const auto given = PartialQuantParams::from_dict(fields);
   const auto weights = weight_quantizers(model);
-  return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
+  return visit_quantizers(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
     QuantParams params = entry.quantizer->params();
     detail::apply(given, params);
     FQ_CHECK(params.weight_scheme != &detail::binary_weights() || weights.contains(entry.quantizer),
@@ -151,7 +151,7 @@ namespace {
 
 /// Makes the ranges of activations, or of weights, parameters. `function` is the caller that requires
 /// calibrated ranges, null for none.
-int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const char* function) {
+int enable_learned_ranges(Module& model, bool of_weights, AmaxGradient gradient, const char* function) {
   int count = 0;
   const auto weights = weight_quantizers(model);
   for (auto& [name, q, aliases] : named_quantizers(model)) {
@@ -174,18 +174,18 @@ int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const
 }  // namespace
 
 int learn_ranges(Module& model, AmaxGradient gradient) {
-  const int count = learn_ranges_of(model, false, gradient, "learn_ranges");
+  const int count = enable_learned_ranges(model, false, gradient, "learn_ranges");
   FQ_CHECK(count > 0, "learn_ranges", "no quantizer of an activation has a range to learn");
   return count;
 }
 
 int learn_weight_ranges(Module& model, AmaxGradient gradient) {
-  return learn_ranges_of(model, true, gradient, "learn_weight_ranges");
+  return enable_learned_ranges(model, true, gradient, "learn_weight_ranges");
 }
 
 int learn_ranges_once_calibrated(Module& model, bool activations, bool weights, AmaxGradient gradient) {
-  return (activations ? learn_ranges_of(model, false, gradient, nullptr) : 0) +
-         (weights ? learn_ranges_of(model, true, gradient, nullptr) : 0);
+  return (activations ? enable_learned_ranges(model, false, gradient, nullptr) : 0) +
+         (weights ? enable_learned_ranges(model, true, gradient, nullptr) : 0);
 }
 
 void save_quantizers(Module& model, StateDict& state) {

@@ -18,7 +18,7 @@ namespace fq {
 namespace {
 
 /// Returns 1 for each range that is zero and 0 for the others, on the host. Undefined if no range is zero.
-Tensor zeros_of(const Tensor& amax) {
+Tensor zero_range_mask(const Tensor& amax) {
   Tensor out = detail::flat_ranges(amax);
   auto* values = out.mutable_data<float>();
   bool any = false;
@@ -110,7 +110,7 @@ void QuantizerRange::keep(const Tensor& amax) {
 }
 
 void QuantizerRange::mark_zeros() {
-  growing_ = zeros_of(amax());
+  growing_ = zero_range_mask(amax());
   zero_ = growing_.defined() && all_zero(amax());
 }
 
@@ -179,11 +179,11 @@ void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
   growing_ = detail::flat_ranges(growing);
 }
 
-Tensor QuantizerRange::ranges_of(const Tensor& x) const {
+Tensor QuantizerRange::batch_ranges(const Tensor& x) const {
   const QuantDescriptor& d = params_.descriptor;
   const bool one = amax().defined() && amax().numel() == 1;
   const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
-  const Tensor out = detail::ranges_of(x, view, params_.name);
+  const Tensor out = detail::compute_ranges(x, view, params_.name);
   return d.has_dynamic_blocks() ? out.to(Device::cpu()) : out;  // the host computes their scales
 }
 
@@ -192,7 +192,7 @@ void QuantizerRange::move_towards(const Variable& whole) {
   if (x.numel() == 0) return;
   scale_ = {};
   const bool first = !amax_.defined();  // then the batch alone sets the range
-  const Tensor batch = ranges_of(x);
+  const Tensor batch = batch_ranges(x);
   if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
   FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: running ranges need inputs of one shape",
@@ -202,15 +202,15 @@ void QuantizerRange::move_towards(const Variable& whole) {
   detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(params_.momentum));
   if (amax_.dtype() != DType::f32) amax_.copy_from(moved.to(amax_.dtype()));
   if (first) mark_zeros();
-  if (grows()) grow_to(batch);
+  if (grows()) grow_to_batch(batch);
 }
 
 void QuantizerRange::grow(const Variable& x) {
-  const Tensor batch = ranges_of(x.tensor());
+  const Tensor batch = batch_ranges(x.tensor());
   FQ_CHECK(batch.numel() == amax().numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: calibrate it with inputs of this shape",
            detail::quantizer_label(params_.name), amax().numel(), to_string(x.shape()), batch.numel());
-  grow_to(batch);
+  grow_to_batch(batch);
 }
 
 RangeGrowth QuantizerRange::growth() const {
@@ -228,7 +228,7 @@ void QuantizerRange::set_growth(const RangeGrowth& growth) {
   if (all_zero(growing_)) growing_ = {};
 }
 
-void QuantizerRange::grow_to(const Tensor& batch) {
+void QuantizerRange::grow_to_batch(const Tensor& batch) {
   const bool first = zero_, learned = learned_.defined();
   if (first && all_zero(batch)) return;  // the host decides whether the quantizer quantizes
   zero_ = false;

@@ -94,8 +94,8 @@ class QuantizerRange {
   void to(Device device);
 
  private:
-  [[nodiscard]] Tensor ranges_of(const Tensor& x) const;
-  void grow_to(const Tensor& batch);
+  [[nodiscard]] Tensor batch_ranges(const Tensor& x) const;
+  void grow_to_batch(const Tensor& batch);
   /// Marks the ranges that are zero as growing.
   void mark_zeros();
 

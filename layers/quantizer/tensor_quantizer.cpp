@@ -15,7 +15,7 @@
 namespace fq {
 namespace {
 
-QuantParams params_of(QuantDescriptor descriptor, Arithmetic arithmetic) {
+QuantParams make_params(QuantDescriptor descriptor, Arithmetic arithmetic) {
   QuantParams out;
   out.descriptor = std::move(descriptor);
   out.arithmetic = arithmetic;
@@ -25,7 +25,7 @@ QuantParams params_of(QuantDescriptor descriptor, Arithmetic arithmetic) {
 }  // namespace
 
 TensorQuantizer::TensorQuantizer(QuantDescriptor descriptor, Arithmetic arithmetic)
-    : TensorQuantizer(params_of(std::move(descriptor), arithmetic)) {}
+    : TensorQuantizer(make_params(std::move(descriptor), arithmetic)) {}
 
 TensorQuantizer::TensorQuantizer(QuantParams params)
     : grid_(std::make_unique<detail::GridCache>(params_, range_)),
@@ -132,7 +132,7 @@ void TensorQuantizer::forget() {
   weight_codes_->forget();
 }
 
-void TensorQuantizer::on_device_change(Device device) {
+void TensorQuantizer::handle_device_change(Device device) {
   device_ = device;
   params_.pre_quant_scale = params_.pre_quant_scale.to(device);
   range_.to(device);
@@ -191,7 +191,7 @@ Tensor TensorQuantizer::quantized_values(const Tensor& x) const {
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
   if (weight_codes_->keeps(w) && !(range_.grows() && moves_range())) return weight_codes_->of(w);
-  const ScopedValue of_weight(context().quantizes_weight, true);
+  const ScopedValue weight_scope(context().quantizes_weight, true);
   return (*this)(w);
 }
 

@@ -137,7 +137,7 @@ class TensorQuantizer : public Module {
  protected:
   Variable forward(const Variable& x) override;
   using Module::forward;
-  void on_device_change(Device device) override;
+  void handle_device_change(Device device) override;
 
  private:
   /// Whether a forward pass changes the range.

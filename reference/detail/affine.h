@@ -17,7 +17,7 @@ struct AffineRow {
 
 /// Calls f(k, row) for k in [0, count) with the row of element k: rows[j + k * step], step 0 or 1.
 template <class F>
-void for_rows(const std::vector<AffineRow>& rows, std::int64_t count, std::int64_t j, std::int64_t step,
+void visit_rows(const std::vector<AffineRow>& rows, std::int64_t count, std::int64_t j, std::int64_t step,
               F&& f) {
   const AffineRow* first = rows.data() + j;
   if (step == 0) {
@@ -35,7 +35,7 @@ Tensor map_rows(const Tensor& x, const Shape& block, const std::vector<AffineRow
   if (x.device().is_meta()) return y;
   map_blocks(x.to(Layout::row_major), block, y,
              [&](const float* in, float* to, auto count, auto j, auto step) {
-               for_rows(rows, count, j, step, [&](auto k, const AffineRow& row) { to[k] = f(in[k], row); });
+               visit_rows(rows, count, j, step, [&](auto k, const AffineRow& row) { to[k] = f(in[k], row); });
              });
   return y.to(x.layout());
 }
@@ -53,7 +53,7 @@ Tensor map_rows(const Tensor& x, const Tensor& dy, const Shape& block, const std
              [&, at = std::int64_t{0}](const float* in, float* to, auto count, auto j, auto step) mutable {
                const float* second = read_floats(other, at, count, buffer.data());
                at += count;
-               for_rows(rows, count, j, step, [&](auto k, const AffineRow& row) {
+               visit_rows(rows, count, j, step, [&](auto k, const AffineRow& row) {
                  to[k] = f(in[k], second[k], row, j + k * step);
                });
              });

@@ -16,7 +16,7 @@ std::int32_t ordered(float v) {
   const auto word = std::bit_cast<std::int32_t>(v);
   return word ^ ((word >> 31) & 0x7fffffff);
 }
-float value_of(std::int32_t order) { return std::bit_cast<float>(order ^ ((order >> 31) & 0x7fffffff)); }
+float order_value(std::int32_t order) { return std::bit_cast<float>(order ^ ((order >> 31) & 0x7fffffff)); }
 
 constexpr std::int32_t infinity = 0x7f800000, most = std::numeric_limits<std::int32_t>::max();
 
@@ -48,7 +48,7 @@ Ranges block_ranges(const Tensor& x, const Shape& block, const char* function) {
   FQ_CHECK(x.numel() > 0, function, "the input {} has no element to take a range from", to_string(x.shape()));
   std::vector<Orders> orders(static_cast<std::size_t>(count_blocks(x.shape(), block)));
   const Tensor rows = x.to(Device::cpu()).to(Layout::row_major);
-  for_chunks(rows, block, [&](const float* v, auto, auto length, auto j, auto step) {
+  visit_chunks(rows, block, [&](const float* v, auto, auto length, auto j, auto step) {
     Orders* at = orders.data() + j;
     if (step == 0) return at->add(v, length);
     for (std::int64_t k = 0; k < length; ++k) at[k].add(v + k, 1);
@@ -56,8 +56,8 @@ Ranges block_ranges(const Tensor& x, const Shape& block, const char* function) {
   Ranges out;
   for (const Orders& o : orders) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    out.lower.push_back(o.has_nan() ? nan : value_of(o.lower));
-    out.upper.push_back(o.has_nan() ? nan : value_of(o.upper));
+    out.lower.push_back(o.has_nan() ? nan : order_value(o.lower));
+    out.upper.push_back(o.has_nan() ? nan : order_value(o.upper));
   }
   return out;
 }

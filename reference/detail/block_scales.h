@@ -68,12 +68,12 @@ struct BlockScales {
   std::int64_t sharing = 1;        ///< number of consecutive blocks that share one global
 
   FQ_HD BlockScale operator()(float amax, std::int64_t block) const {
-    if (rule == Rule::power_of_two) return of_power(amax);
+    if (rule == Rule::power_of_two) return power_scale(amax);
     const float most = finite(amax);
     return rule == Rule::e4m3 ? e4m3_scale(most, max) : e4m3_scale(most, max, globals[block / sharing]);
   }
   /// By the first rule.
-  FQ_HD BlockScale of_power(float amax) const { return e8m0_scale(finite(amax), max); }
+  FQ_HD BlockScale power_scale(float amax) const { return e8m0_scale(finite(amax), max); }
   FQ_HD static float finite(float amax) { return scalar::min_(amax, 0x1.fffffep127f); }
 };
 

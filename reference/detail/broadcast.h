@@ -26,7 +26,7 @@ inline void check_broadcast(const Shape& x, const Shape& other, std::string_view
 /// Calls f(begin, end, j): the row-major elements [begin, end) of a tensor of shape `x` meet element j of one
 /// of shape `other`, which broadcasts against it by NumPy's rule. Throws ArgumentError when it does not.
 template <class F>
-void for_broadcast(const Shape& x, const Shape& other, std::string_view function, F&& f) {
+void visit_broadcast(const Shape& x, const Shape& other, std::string_view function, F&& f) {
   check_broadcast(x, other, function);
   Shape stride(x.size()), index(x.size());
   std::int64_t step = 1;
@@ -65,7 +65,7 @@ inline Tensor repeated(const Tensor& x, const Shape& shape) {
 }
 
 /// The gradient of `repeated`: dy summed, in double, over repeated elements.
-inline Tensor summed_to(const Tensor& dy, const Shape& shape) {
+inline Tensor sum_to_shape(const Tensor& dy, const Shape& shape) {
   Tensor out = Tensor::zeros(shape, widened(dy).dtype(), dy.device());
   if (dy.numel() > 0 && !dy.device().is_meta())
     run(dy.device(), &Kernels::reduce_axes, widened(dy), Total{}, out);
@@ -88,7 +88,7 @@ inline Variable broadcast_up(const Variable& x, std::initializer_list<Shape> oth
   const Shape shape = common_shape(x.shape(), others, function);
   if (shape == x.shape()) return x;
   return record("broadcast", repeated(x.tensor(), shape), {x},
-                [from = x.shape()](const Tensor& dy) { return std::vector<Tensor>{summed_to(dy, from)}; });
+                [from = x.shape()](const Tensor& dy) { return std::vector<Tensor>{sum_to_shape(dy, from)}; });
 }
 
 }  // namespace fq::detail

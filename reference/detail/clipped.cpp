@@ -31,15 +31,15 @@ Shape broadcast_block(const Shape& x, const Shape& other, const char* function) 
   return block;
 }
 
-Tensor compared_with(DType dtype, const Tensor& bound) {
+Tensor comparison_bound(DType dtype, const Tensor& bound) {
   const bool rounded = bound.rank() == 0 && bit_width(dtype) == 16;
   return rounded ? bound.to(dtype).to(DType::f32) : bound.to(DType::f32);
 }
 
-Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function) {
+Tensor amax_mask(const Tensor& x, const Tensor& amax, const char* function) {
   check_broadcast(x.shape(), amax.shape(), function);
   Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
-  run(x.device(), &ReferenceKernels::mask_within, x.to(Layout::row_major), compared_with(x.dtype(), amax),
+  run(x.device(), &ReferenceKernels::fill_amax_mask, x.to(Layout::row_major), comparison_bound(x.dtype(), amax),
       mask);
   return mask;
 }

@@ -28,7 +28,7 @@ void check_floats(const Tensor& x, const char* function);
 [[nodiscard]] Shape broadcast_block(const Shape& x, const Shape& other, const char* function);
 
 /// Eight bytes of 0 or 1 as bits, the first one lowest.
-inline std::uint8_t bits_of(const std::uint8_t* flags) {
+inline std::uint8_t pack_bits(const std::uint8_t* flags) {
   std::uint64_t word = 0;
   std::memcpy(&word, flags, 8);
   return static_cast<std::uint8_t>((word * 0x0102040810204080u) >> 56);
@@ -43,7 +43,7 @@ void set_bits(std::uint8_t* bits, std::int64_t begin, std::int64_t count, F&& pr
   std::int64_t k = 0;
   const auto one = [&] { cpu::set_bit(bits, begin + k, flags[static_cast<std::size_t>(k)] != 0); };
   for (; k < count && (begin + k) % 8 != 0; ++k) one();
-  for (; k + 8 <= count; k += 8) bits[(begin + k) / 8] = bits_of(flags.data() + k);
+  for (; k + 8 <= count; k += 8) bits[(begin + k) / 8] = pack_bits(flags.data() + k);
   for (; k < count; ++k) one();
 }
 
@@ -53,7 +53,7 @@ template <class F>
 void fill_mask(const Tensor& x, const Shape& block, F&& predicate, Tensor& mask) {
   auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
   std::fill_n(bits, mask.nbytes(), std::uint8_t{0});
-  for_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+  visit_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
     if (step == 0)
       return set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j); });
     set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j + k); });
@@ -61,7 +61,7 @@ void fill_mask(const Tensor& x, const Shape& block, F&& predicate, Tensor& mask)
 }
 /// A new mask of a tensor in any layout.
 template <class F>
-Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
+Tensor make_mask(const Tensor& x, const Shape& block, F&& predicate) {
   Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
   if (!x.device().is_meta()) fill_mask(x.to(Layout::row_major), block, std::forward<F>(predicate), mask);
   return mask;
@@ -69,10 +69,10 @@ Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
 
 /// A bound for comparison with values of type `dtype`: rank 0 is rounded to a 16-bit type; otherwise it is
 /// f32 and not changed.
-[[nodiscard]] Tensor compared_with(DType dtype, const Tensor& bound);
+[[nodiscard]] Tensor comparison_bound(DType dtype, const Tensor& bound);
 
-/// u1, row-major: |x| <= amax (f32, broadcast against x), as compared_with says. A NaN is never within.
-[[nodiscard]] Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function);
+/// u1, row-major: |x| <= amax (f32, broadcast against x), as comparison_bound says. A NaN is never within.
+[[nodiscard]] Tensor amax_mask(const Tensor& x, const Tensor& amax, const char* function);
 
 /// Result of a quantizing function; the mask only on request.
 struct Masked {

@@ -13,10 +13,10 @@ namespace fq::detail {
 using CodeTable = std::array<float, 256>;
 
 template <class F>
-CodeTable code_table(F&& value_of) {
+CodeTable code_table(F&& decode_byte) {
   CodeTable values{};
   for (std::size_t code = 0; code < values.size(); ++code)
-    values[code] = value_of(static_cast<std::uint8_t>(code));
+    values[code] = decode_byte(static_cast<std::uint8_t>(code));
   return values;
 }
 inline CodeTable minifloat_table(const Minifloat& grid) {

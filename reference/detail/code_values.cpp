@@ -5,13 +5,13 @@
 namespace fq::detail {
 namespace {
 
-float value_of(DType dtype, unsigned code) {
+float code_value(DType dtype, unsigned code) {
   const int bits = bit_width(dtype);
   switch (dtype) {
     case DType::f8_e4m3:
     case DType::f8_e5m2:
     case DType::f4_e2m1:
-      return minifloat_of(dtype).decode(static_cast<std::uint8_t>(code));
+      return dtype_minifloat(dtype).decode(static_cast<std::uint8_t>(code));
     case DType::f8_e8m0:
       return decode_e8m0(static_cast<std::uint8_t>(code));
     case DType::i2:
@@ -24,13 +24,13 @@ float value_of(DType dtype, unsigned code) {
 
 using Table = std::array<float, 256>;
 
-const Table& table_of(DType dtype) {
+const Table& value_table(DType dtype) {
   static const auto tables = [] {
     std::array<Table, static_cast<std::size_t>(DType::f4_e2m1) + 1> out{};
     for (std::size_t t = 0; t < out.size(); ++t) {
       const auto type = static_cast<DType>(t);
       if (!is_storage_only(type)) continue;
-      for (unsigned code = 0; code < 1u << bit_width(type); ++code) out[t][code] = value_of(type, code);
+      for (unsigned code = 0; code < 1u << bit_width(type); ++code) out[t][code] = code_value(type, code);
     }
     return out;
   }();
@@ -57,14 +57,14 @@ void decode(const std::uint8_t* bytes, std::int64_t begin, std::int64_t count, c
 
 }  // namespace
 
-Minifloat minifloat_of(DType dtype) {
+Minifloat dtype_minifloat(DType dtype) {
   return Minifloat::of(dtype == DType::f8_e4m3   ? FloatFormat{4, 3}
                        : dtype == DType::f8_e5m2 ? FloatFormat{5, 2}
                                                  : FloatFormat{2, 1});
 }
 
 void decode_values(const Tensor& codes, std::int64_t begin, std::int64_t count, float* values) {
-  const float* table = table_of(codes.dtype()).data();
+  const float* table = value_table(codes.dtype()).data();
   const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
   switch (bit_width(codes.dtype())) {
     case 8:

@@ -39,7 +39,7 @@ inline void write_floats(const float* values, std::int64_t count, DType dtype, v
 /// Calls f(values, begin, count, j, step) for chunks of x, row-major, of any dtype, as f32: element k of a
 /// chunk belongs to block j + k * step. Throws ArgumentError for an undefined x.
 template <class F>
-void for_chunks(const Tensor& x, const Shape& block, F&& f) {
+void visit_chunks(const Tensor& x, const Shape& block, F&& f) {
   FQ_CHECK(x.defined(), "quantize", "the input is missing: give a tensor");
   std::array<float, chunk_elements> buffer;
   visit_block_runs(x.shape(), block, [&](auto begin, auto end, auto j, auto step) {
@@ -56,7 +56,7 @@ template <class F>
 void map_blocks(const Tensor& x, const Shape& block, Tensor& y, F&& f) {
   std::array<float, chunk_elements> results;
   void* out = y.mutable_raw();
-  for_chunks(x, block, [&](const float* in, auto begin, auto count, auto j, auto step) {
+  visit_chunks(x, block, [&](const float* in, auto begin, auto count, auto j, auto step) {
     float* to = y.dtype() == DType::f32 ? static_cast<float*>(out) + begin : results.data();
     f(in, to, count, j, step);
     if (y.dtype() != DType::f32) write_floats(to, count, y.dtype(), out, begin);

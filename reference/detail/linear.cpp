@@ -26,11 +26,11 @@ struct Grid {
   bool has_zero_points;
 
   explicit Grid(const LinearGrid& grid)
-      : scales(values_of(grid.scale)),
+      : scales(float_values(grid.scale)),
         has_zero_points(grid.zero_point.defined() && !is_minifloat(grid.zero_point.dtype())) {
-    zero_points = has_zero_points ? values_of(grid.zero_point) : Tensor::zeros(grid.scale.shape());
+    zero_points = has_zero_points ? float_values(grid.zero_point) : Tensor::zeros(grid.scale.shape());
   }
-  static Tensor values_of(const Tensor& t) {
+  static Tensor float_values(const Tensor& t) {
     const Tensor own = t.to(Device::cpu());
     return (bit_width(t.dtype()) < 8 ? unpack_codes(own) : own).to(Layout::row_major).to(DType::f32);
   }
@@ -50,7 +50,7 @@ void write_out(const float* from, std::int64_t step, std::int64_t count, float* 
 /// Calls f(begin, count, scale, zero_point, step) for chunks of elements in order; element k has scale[k *
 /// step]. Short runs are joined, their scales written out for each element.
 template <class F>
-void for_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F&& f) {
+void visit_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F&& f) {
   std::array<float, chunk_elements> scales, zero_points{};
   std::int64_t start = 0, joined = 0;
   const auto flush = [&] {
@@ -91,7 +91,7 @@ void map_scaled(const float* in, std::int64_t count, const float* scale, const f
 template <class Code, class F>
 void write_codes(const Tensor& x, const LinearGrid& blocks, Code* out, F&& f) {
   std::array<float, chunk_elements> buffer;
-  for_scaled_chunks(
+  visit_scaled_chunks(
       x.shape(), blocks.block, Grid(blocks), [&](auto begin, auto count, auto* s, auto* z, auto step) {
         map_scaled(read_floats(x, begin, count, buffer.data()), count, s, z, step, out + begin, f);
       });
@@ -99,7 +99,7 @@ void write_codes(const Tensor& x, const LinearGrid& blocks, Code* out, F&& f) {
 
 void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate, Tensor& out) {
   if (is_minifloat(codes)) {
-    const Minifloat exact = minifloat_of(codes);
+    const Minifloat exact = dtype_minifloat(codes);
     const Minifloat format = saturate || codes == DType::f4_e2m1 ? exact : exact.overflowing();
     const auto encode = [format](float quotient) { return format.encode(format.round(quotient)); };
     auto* to = static_cast<std::uint8_t*>(out.mutable_raw());
@@ -134,7 +134,7 @@ Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dt
   const Tensor rows = codes.to(Layout::row_major);
   std::array<float, chunk_elements> inputs, results;
   void* y = out.mutable_raw();
-  for_scaled_chunks(codes.shape(), blocks.block, Grid(blocks),
+  visit_scaled_chunks(codes.shape(), blocks.block, Grid(blocks),
                     [&](auto begin, auto count, auto* s, auto* z, auto step) {
                       float* to = dtype == DType::f32 ? static_cast<float*>(y) + begin : results.data();
                       map_scaled(read_floats(rows, begin, count, inputs.data()), count, s, z, step, to,

@@ -14,7 +14,7 @@ struct Blocks {
 };
 
 /// One scale for each index of the kept axes.
-Blocks by_axis(const Shape& x, const Axes& axis, const char* function) {
+Blocks axis_blocks(const Shape& x, const Axes& axis, const char* function) {
   Blocks out{x, Shape(x.size(), 1)};
   for (const int kept : axis.values()) {
     const auto a = static_cast<std::size_t>(normalize_axis(kept, static_cast<int>(x.size()), function));
@@ -27,7 +27,7 @@ Blocks by_axis(const Shape& x, const Axes& axis, const char* function) {
   return out;
 }
 
-Blocks by_length(const Shape& x, const BlockLengths& lengths, const char* function) {
+Blocks length_blocks(const Shape& x, const BlockLengths& lengths, const char* function) {
   Blocks out{Shape(x.size(), 1), x};
   std::vector<bool> seen(x.size());
   for (const auto& [axis, length] : lengths) {
@@ -41,14 +41,14 @@ Blocks by_length(const Shape& x, const BlockLengths& lengths, const char* functi
   return out;
 }
 
-Blocks blocks_of(const Tensor& x, const Axes& axis, const BlockLengths& lengths, const char* function) {
+Blocks make_blocks(const Tensor& x, const Axes& axis, const BlockLengths& lengths, const char* function) {
   FQ_CHECK(axis.empty() || lengths.empty(), function, "axis and blocks are both given: choose one");
   packed::check_input(x, lengths.empty(), function);
-  return lengths.empty() ? by_axis(x.shape(), axis, function) : by_length(x.shape(), lengths, function);
+  return lengths.empty() ? axis_blocks(x.shape(), axis, function) : length_blocks(x.shape(), lengths, function);
 }
 
 /// fl(amax / bound), in x's type.
-Tensor scales_of(const Tensor& x, const Blocks& b, float bound) {
+Tensor amax_scales(const Tensor& x, const Blocks& b, float bound) {
   Tensor scale = packed::block_amax(x, b.block, b.scales);
   if (x.device().is_meta()) return scale.to(x.dtype());
   auto* s = scale.mutable_data<float>();
@@ -64,7 +64,7 @@ void encode(const Tensor& x, const Shape& block, const Tensor& scale, Tensor& co
   const auto* s = scales.data<float>();
   auto* bytes = static_cast<std::uint8_t*>(codes.mutable_raw());
   packed::visit_rounding(x.dtype(), [&]<class T>(T) {
-    packed::for_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+    packed::visit_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
       std::uint8_t* __restrict to = bytes + begin;
       if (step == 0) {
         const float divisor = s[j];
@@ -84,10 +84,10 @@ std::uint8_t int8_code(float quotient) {
 namespace host {
 
 QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
-  const Blocks b = blocks_of(x, axis, lengths, "int8_qtensor");
+  const Blocks b = make_blocks(x, axis, lengths, "int8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::int8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::i8, x.device()),
-              scales_of(in, b, 127.0f)};
+              amax_scales(in, b, 127.0f)};
   out.block = b.block;
   encode(in, b.block, out.scale, out.codes, int8_code);
   Shape padded = x.shape();
@@ -98,10 +98,10 @@ QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& leng
 }
 
 QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
-  const Blocks b = blocks_of(x, axis, lengths, "fp8_qtensor");
+  const Blocks b = make_blocks(x, axis, lengths, "fp8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::fp8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::f8_e4m3, x.device()),
-              scales_of(in, b, 448.0f)};
+              amax_scales(in, b, 448.0f)};
   out.block = b.block;
   encode(in, b.block, out.scale, out.codes,
          [grid = Minifloat::of({4, 3})](float quotient) { return grid.encode(grid.round(quotient)); });

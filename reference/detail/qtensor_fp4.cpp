@@ -57,7 +57,7 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   Tensor codes = Tensor::empty(padded, DType::u8);
   auto* bytes = codes.mutable_data<std::uint8_t>();
   const Minifloat e2m1 = Minifloat::of({2, 1});
-  packed::for_chunks(in, out.block, [&, e2m1](const float* v, auto begin, auto count, auto j, auto) {
+  packed::visit_chunks(in, out.block, [&, e2m1](const float* v, auto begin, auto count, auto j, auto) {
     const float step = steps[static_cast<std::size_t>(j)];
     const Minifloat grid = e2m1;
     std::uint8_t* __restrict to = bytes + begin;

@@ -40,7 +40,7 @@ QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
       using V = fq::detail::Step<T>;
       for (std::int64_t j = 0; j < out.scale.numel(); ++j)
         s[j] = static_cast<float>(scalar::number_quotient(7.0f, V{s[j]}));
-      packed::for_chunks(in, {block_size}, [&](const float* v, auto begin, auto count, auto j, auto step) {
+      packed::visit_chunks(in, {block_size}, [&](const float* v, auto begin, auto count, auto j, auto step) {
         for (std::int64_t k = 0; k < count; ++k) {
           const V scale{s[j + k * step]};
           const auto code = static_cast<float>(scalar::modelopt_code(V{v[k]}, scale, V{-8.0f}, V{7.0f}));

@@ -34,7 +34,7 @@ std::uint8_t mxfp8_scale(float amax) {
 
 /// f8_e8m0 scales of blocks; in `factors` the inverse powers, NaN for NaN.
 template <class F>
-Tensor scales_of(const Tensor& x, const Shape& block, const Shape& shape, std::vector<float>& factors,
+Tensor power_scales(const Tensor& x, const Shape& block, const Shape& shape, std::vector<float>& factors,
                  F&& code) {
   Tensor scale = Tensor::zeros(shape, DType::f8_e8m0, x.device());
   if (x.device().is_meta()) return scale;
@@ -61,13 +61,13 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
   const Tensor in = x.to(Layout::row_major).reshape({x.numel()});
   std::vector<float> factors;
   QTensor out{PackedFormat::mxfp4, x.shape(), x.dtype(), Tensor::zeros(x.shape(), DType::f4_e2m1, x.device()),
-              scales_of(in, {block_size}, {x.numel() / block_size, 1}, factors, mxfp4_scale)};
+              power_scales(in, {block_size}, {x.numel() / block_size, 1}, factors, mxfp4_scale)};
   out.block = {block_size};
   if (x.device().is_meta()) return out;
   Tensor codes = Tensor::empty(x.shape(), DType::u8);
   const auto* factor = factors.data();
   auto* bytes = codes.mutable_data<std::uint8_t>();
-  packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+  packed::visit_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto step) {
     std::uint8_t* __restrict to = bytes + begin;
     for (std::int64_t k = 0; k < count; ++k) to[k] = mxfp4_code(v[k] * factor[j + k * step]);
   });
@@ -82,13 +82,13 @@ QTensor mxfp8_qtensor(const Tensor& x) {
   const Shape block = packed::last_axis_block(x.shape(), 32);
   std::vector<float> factors;
   QTensor out{PackedFormat::mxfp8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::f8_e4m3, x.device()),
-              scales_of(in, block, packed::last_axis_scales(x.shape(), 32), factors, mxfp8_scale)};
+              power_scales(in, block, packed::last_axis_scales(x.shape(), 32), factors, mxfp8_scale)};
   out.block = block;
   if (x.device().is_meta()) return out;
   const auto* factor = factors.data();
   auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
   const Minifloat e4m3 = Minifloat::of({4, 3});
-  packed::for_chunks(in, block, [=](const float* v, auto begin, auto count, auto j, auto step) {
+  packed::visit_chunks(in, block, [=](const float* v, auto begin, auto count, auto j, auto step) {
     const Minifloat grid = e4m3;
     std::uint8_t* __restrict to = bytes + begin;
     for (std::int64_t k = 0; k < count; ++k) to[k] = grid.encode(grid.round(v[k] * factor[j + k * step]));

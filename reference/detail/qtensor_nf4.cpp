@@ -37,7 +37,7 @@ std::uint8_t nearest(float v, const std::array<float, 16>& table) {
 template <class T>
 void encode(const Tensor& x, std::int64_t block, const float* scale, std::uint8_t* bytes) {
   const auto& table = nf4_values();
-  packed::for_chunks(x, {block}, [&](const float* v, auto begin, auto count, auto j, auto step) {
+  packed::visit_chunks(x, {block}, [&](const float* v, auto begin, auto count, auto j, auto step) {
     for (std::int64_t k = 0; k < count; ++k)
       bytes[begin + k] = nearest<T>(rounded<T>(v[k] / scale[j + k * step]), table);
   });

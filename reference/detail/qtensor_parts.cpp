@@ -100,7 +100,7 @@ Tensor block_amax(const Tensor& x, const Shape& block, const Shape& shape) {
   Tensor out = Tensor::zeros(shape, DType::f32, x.device());
   if (x.device().is_meta()) return out;
   auto* amax = out.mutable_data<float>();
-  for_chunks(x, block, [amax](const float* v, auto, auto count, auto j, auto step) {
+  visit_chunks(x, block, [amax](const float* v, auto, auto count, auto j, auto step) {
     if (step == 0) {
       const float pair[] = {amax[j], fq::detail::largest_magnitude(v, count)};
       amax[j] = fq::detail::largest_magnitude(pair, 2);

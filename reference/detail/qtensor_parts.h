@@ -11,12 +11,12 @@ namespace fq::modelopt {
 
 /// With all its tensors on a device.
 [[nodiscard]] QTensor moved(QTensor q, Device device);
-[[nodiscard]] inline QTensor on_host(const QTensor& q) { return moved(q, Device::cpu()); }
-[[nodiscard]] inline Device device_of(const QTensor& q) { return q.codes.device(); }
+[[nodiscard]] inline QTensor to_host(const QTensor& q) { return moved(q, Device::cpu()); }
+[[nodiscard]] inline Device tensor_device(const QTensor& q) { return q.codes.device(); }
 
 namespace packed {
 
-using fq::detail::for_chunks;
+using fq::detail::visit_chunks;
 using fq::detail::map_blocks;
 using fq::detail::visit_rounding;
 

@@ -49,7 +49,7 @@ decltype(auto) visit_rounding(DType dtype, F&& f) {
 }
 
 /// fl(v) in a type given at run time; f64 counts as f32.
-inline float rounded_to(DType dtype, float v) {
+inline float rounded_value(DType dtype, float v) {
   return visit_rounding(dtype, [v]<class T>(T) { return rounded<T>(v); });
 }
 

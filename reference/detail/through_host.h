@@ -24,24 +24,24 @@ template <class Both>
 }
 
 template <class T>
-[[nodiscard]] const T& on_host(const T& argument) {
+[[nodiscard]] const T& to_host(const T& argument) {
   return argument;
 }
-[[nodiscard]] inline Tensor on_host(const Tensor& x) { return moved(x, Device::cpu()); }
-[[nodiscard]] inline Variable on_host(const Variable& x) { return moved(x, Device::cpu()); }
+[[nodiscard]] inline Tensor to_host(const Tensor& x) { return moved(x, Device::cpu()); }
+[[nodiscard]] inline Variable to_host(const Variable& x) { return moved(x, Device::cpu()); }
 template <class T>
-[[nodiscard]] Device device_of(const T& x) {
+[[nodiscard]] Device tensor_device(const T& x) {
   return x.device();
 }
 
 /// f(x, arguments..), its result on the device of x. Where the host cannot read that device's memory, f gets
-/// x and the other tensors on the host. Structs of tensors have a `moved`, `on_host` and `device_of` of their
+/// x and the other tensors on the host. Structs of tensors have a `moved`, `to_host` and `tensor_device` of their
 /// own.
 template <class R, class... Parameters, class X, class... Arguments>
 R through_host(R (*f)(Parameters...), const X& x, const Arguments&... arguments) {
-  const Device device = device_of(x);
+  const Device device = tensor_device(x);
   if (!device_traits(device).own_memory) return f(x, arguments...);
-  return moved(f(on_host(x), on_host(arguments)...), device);
+  return moved(f(to_host(x), to_host(arguments)...), device);
 }
 
 }  // namespace fq::detail

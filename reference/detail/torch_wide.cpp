@@ -10,7 +10,7 @@ using detail::AffineRow;
 using detail::Wide;
 
 /// A float zero point is added in double, and the sum rounded to float.
-Wide position_of(double x, const AffineRow& row, ZeroPointSum sum) {
+Wide wide_position(double x, const AffineRow& row, ZeroPointSum sum) {
   if (sum == ZeroPointSum::outside)
     return scalar::affine_position(Wide{x}, Wide{row.reciprocal}, Wide{row.entry});
   const double position = x * double{row.reciprocal} + double{row.entry};
@@ -38,7 +38,7 @@ Tensor fake_quantize_wide(const Tensor& x, const Grid& grid) {
   const bool wraps = std::isfinite(grid.limit);
   const auto* v = x.device().is_meta() ? nullptr : rows.data<double>();
   return filled(x, grid, [&](auto i, const AffineRow& row) {
-    const Wide position = position_of(v[i], row, grid.sum);
+    const Wide position = wide_position(v[i], row, grid.sum);
     const Wide kept = wraps && !(position.value < 0x1p63) ? lower : position;
     const Wide code = scalar::clamp_(kept, lower, upper);
     if (wraps) return scalar::linear_value(code, Wide{row.scale}, Wide{row.exit}).value;
@@ -52,7 +52,7 @@ Tensor gradient_wide(const Tensor& x, const Tensor& dy, const Grid& grid) {
   const bool meta = x.device().is_meta();
   const auto *v = meta ? nullptr : rows.data<double>(), *d = meta ? nullptr : gradients.data<double>();
   return filled(x, grid, [&](auto i, const AffineRow& row) {
-    return d[i] * (scalar::mask_closed(position_of(v[i], row, grid.sum), lower, upper) ? 1.0 : 0.0);
+    return d[i] * (scalar::mask_closed(wide_position(v[i], row, grid.sum), lower, upper) ? 1.0 : 0.0);
   });
 }
 

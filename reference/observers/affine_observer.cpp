@@ -42,7 +42,7 @@ void check(const ObserverOptions& o) {
            "quant_min {} to quant_max {} are more than 256 codes", *o.quant_min, *o.quant_max);
 }
 
-Tensor vector_of(const std::vector<float>& values, DType dtype) {
+Tensor to_tensor(const std::vector<float>& values, DType dtype) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(dtype);
 }
 
@@ -85,7 +85,7 @@ QParams AffineRule::choose(const Tensor& min_val, const Tensor& max_val) const {
     const auto centre = static_cast<float>(options_.dtype == DType::u8 ? middle : 0);
     zeros.push_back(is_symmetric() ? centre : scalar::asymmetric_zero_point(lo, scales.back(), first, last));
   }
-  return {vector_of(scales, DType::f32), vector_of(zeros, is_symmetric() ? DType::i64 : DType::i32)};
+  return {to_tensor(scales, DType::f32), to_tensor(zeros, is_symmetric() ? DType::i64 : DType::i32)};
 }
 
 }  // namespace fq::torch_ref

@@ -47,17 +47,17 @@ double quantization_error(const Bins& bins, int first, int last) {
   const auto width = static_cast<float>(exact_width), code = static_cast<float>(exact_code);
   const auto half = static_cast<float>(exact_code / 2);
   const float within = cubes(-half, half);
-  const auto code_of = [code](float distance) {
+  const auto distance_code = [code](float distance) {
     return std::clamp(divided_down(distance, code), 0.0f, static_cast<float>(codes - 1));
   };
   double error = 0;
   for (int i = 0; i < count; ++i) {
     const float begin = static_cast<float>(i - first) * width, end = begin + width;
-    const float of_begin = code_of(begin), of_end = code_of(end);
+    const float begin_code = distance_code(begin), end_code = distance_code(end);
     const float density = bins.counts[static_cast<std::size_t>(i)] / width;
-    float norm = density * cubes(begin - (of_begin + 0.5f) * code, half);
-    norm += (of_end - of_begin - 1) * (density * within);
-    norm += density * cubes(-half, end - (of_end * code + half));
+    float norm = density * cubes(begin - (begin_code + 0.5f) * code, half);
+    norm += (end_code - begin_code - 1) * (density * within);
+    norm += density * cubes(-half, end - (end_code * code + half));
     error += static_cast<double>(norm);
   }
   return error;

@@ -67,11 +67,11 @@ TEST(MakeCalibrator, CreatesEveryMethodByName) {
 
 TEST(MakeCalibrator, CreatesEveryHistogramMethod) {
   for (const std::string_view method : QuantDescriptor::calib_methods()) {
-    const auto reading = detail::reading_of(method);
+    const auto reading = detail::histogram_reading(method);
     EXPECT_TRUE(reading.empty() || detail::find_histogram_reading(reading) != nullptr) << method;
   }
-  EXPECT_EQ(detail::reading_of("two_pass_mse"), "mse");
-  EXPECT_EQ(detail::reading_of("max"), "");
+  EXPECT_EQ(detail::histogram_reading("two_pass_mse"), "mse");
+  EXPECT_EQ(detail::histogram_reading("max"), "");
   EXPECT_THAT([] { OnePassCalibrator("two_pass"); },
               ThrowsMessage<ArgumentError>(
                   HasSubstr("use one_pass, one_pass_entropy, one_pass_mse or one_pass_octav")));

@@ -38,13 +38,13 @@ TEST(EdgeLayers, AreTheEndsOfAChain) {
                                {"type": "softmax"}])");
   EXPECT_THAT(found.first, ElementsAre("a"));
   EXPECT_THAT(found.last, ElementsAre("c"));
-  EXPECT_THAT(found.names_of("a"), ElementsAre("@first"));
-  EXPECT_THAT(found.names_of("b"), ElementsAre());
+  EXPECT_THAT(found.role_names("a"), ElementsAre("@first"));
+  EXPECT_THAT(found.role_names("b"), ElementsAre());
 }
 
 TEST(EdgeLayers, IncludeASingleLayer) {
   const auto found = edges("[" + conv("only") + "]");
-  EXPECT_THAT(found.names_of("only"), ElementsAre("@first", "@last"));
+  EXPECT_THAT(found.role_names("only"), ElementsAre("@first", "@last"));
 }
 
 TEST(EdgeLayers, RecurrentLayersHaveWeights) {

@@ -158,7 +158,7 @@ TEST(LiveBatchNorm, IsNotFoldedWithAnotherReader) {
   nodes.push_back({"add", std::make_shared<Add>(), {"bn", "fc"}});
   Graph model(std::move(nodes));
   quantize(model, QuantConfig::preset("int8"), {1, 6});
-  EXPECT_FALSE(dynamic_cast<BatchNorm&>(model.at("bn")).in_layer());
+  EXPECT_FALSE(dynamic_cast<BatchNorm&>(model.at("bn")).folds_into_layer());
   EXPECT_TRUE(fold_batch_norm(model, {1, 6}).empty());
 }
 

@@ -31,7 +31,7 @@ Tensor counted(const Shape& shape) {
 }
 
 Tensor seen(const Shape& shape, const Axes& kept_axes = {}) {
-  return PositionMask(mask()).without_padding(counted(shape), kept_axes);
+  return PositionMask(mask()).remove_padding(counted(shape), kept_axes);
 }
 
 using Values = std::vector<float>;
@@ -56,7 +56,7 @@ TEST(PositionMask, DropsPaddingAlongThePositionAxis) {
 }
 
 TEST(PositionMask, ReadsChannelsLastByItsLogicalAxes) {
-  const Tensor x = PositionMask(mask()).without_padding(counted({2, 2, 3, 2}).to(Layout::channels_last), {});
+  const Tensor x = PositionMask(mask()).remove_padding(counted({2, 2, 3, 2}).to(Layout::channels_last), {});
   EXPECT_EQ(x.to_vector<float>(), seen({2, 2, 3, 2}).to_vector<float>());
 }
 
@@ -64,17 +64,17 @@ TEST(PositionMask, KeepsOtherTensors) {
   const PositionMask padding(mask());
   for (const Shape& shape :
        {Shape{2, 3}, Shape{2, 4}, Shape{2, 2, 3, 3}, Shape{3, 3, 2}, Shape{2}, Shape{2, 4, 2}, Shape{}})
-    EXPECT_EQ(padding.without_padding(counted(shape), {}).shape(), shape) << to_string(shape);
-  EXPECT_EQ(padding.without_padding(counted({2, 3, 2}), Axes(1)).shape(), (Shape{2, 3, 2}));
-  EXPECT_EQ(padding.without_padding(counted({2, 3, 2}), Axes(0)).shape(), (Shape{2, 3, 2}));
+    EXPECT_EQ(padding.remove_padding(counted(shape), {}).shape(), shape) << to_string(shape);
+  EXPECT_EQ(padding.remove_padding(counted({2, 3, 2}), Axes(1)).shape(), (Shape{2, 3, 2}));
+  EXPECT_EQ(padding.remove_padding(counted({2, 3, 2}), Axes(0)).shape(), (Shape{2, 3, 2}));
   EXPECT_EQ(padding.matches(), 0);
-  EXPECT_EQ(padding.without_padding(counted({2, 3, 2}), Axes(-1)).shape(), (Shape{1, 3, 2}));
+  EXPECT_EQ(padding.remove_padding(counted({2, 3, 2}), Axes(-1)).shape(), (Shape{1, 3, 2}));
   EXPECT_EQ(padding.matches(), 1);
 }
 
 TEST(PositionMask, DropsAllIfEverythingIsPadding) {
   const PositionMask padding(Tensor::zeros({2, 3}));
-  EXPECT_EQ(padding.without_padding(counted({2, 3, 2}), {}).shape(), (Shape{1, 0, 2}));
+  EXPECT_EQ(padding.remove_padding(counted({2, 3, 2}), {}).shape(), (Shape{1, 0, 2}));
 }
 
 TEST(PositionMask, RequiresTwoAxes) {

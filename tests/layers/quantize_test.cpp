@@ -198,7 +198,7 @@ TEST(Quantize, WarnsOfPatternsWithoutMatch) {
   EXPECT_NE(warnings[0].find("'*conv3*' matches no quantizer"), std::string::npos);
   EXPECT_EQ(model->at("fc").type(), "linear");
   std::string pattern = "*";  // changed while it is in use
-  EXPECT_EQ(for_each_quantizer(*model, pattern, "test", [&](const NamedQuantizer&) { pattern = "-"; }),
+  EXPECT_EQ(visit_quantizers(*model, pattern, "test", [&](const NamedQuantizer&) { pattern = "-"; }),
             std::ssize(named_quantizers(*model)));
   EXPECT_THROW((void)disable_quantizer(*model, "nothing"), ArgumentError);
   EXPECT_EQ(disable_quantizer(*model, "*weight_quantizer"), 2);

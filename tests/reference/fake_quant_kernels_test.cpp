@@ -34,7 +34,7 @@ void compare(const Tensor& x, const Tensor& amax, const Formula& formula, const 
   std::vector<float> rounded(in.size());
   std::vector<bool> passes(in.size());
   const float* ranges = amax.data<float>();
-  detail::for_broadcast(x.shape(), amax.shape(), "test", [&](auto begin, auto end, auto j) {
+  detail::visit_broadcast(x.shape(), amax.shape(), "test", [&](auto begin, auto end, auto j) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       const Expected e = formula(in[i], ranges[j], ranges[j]);
       rounded[i] = e.y;

@@ -106,7 +106,7 @@ TEST(AutoQuantize, PlanAsConfigGivesTheSameNetwork) {
   (void)quantize(*again, config, digit_shape());
   (void)calibrate(*again, *data, {.amax = config.amax, .samples = 128, .rules = config.calibration});
   EXPECT_TRUE(bitwise_equal(predict(*again, *data), predict(*model, *data)));
-  EXPECT_EQ(target_of(*model), Target::tensorrt);
+  EXPECT_EQ(model_target(*model), Target::tensorrt);
   std::filesystem::remove(path);
 }
 

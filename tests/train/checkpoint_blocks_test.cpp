@@ -44,7 +44,7 @@ Trained trained(const std::shared_ptr<Module>& model, const std::string& pattern
   for (const auto& [name, value] : model->named_parameters())
     out.values.emplace_back(name, value.tensor().clone());
   for (const auto& [name, value] : model->named_buffers()) out.values.emplace_back(name, value.clone());
-  for_each_quantizer(*model, [&](const NamedQuantizer& q) {
+  visit_quantizers(*model, [&](const NamedQuantizer& q) {
     if (q.quantizer->amax().defined()) out.values.emplace_back(q.name, q.quantizer->amax().clone());
   });
   return out;
@@ -112,7 +112,7 @@ TEST(CheckpointBlocks, DropoutDrawsTheSameRandomNumbers) {
       auto model = dropout_net();
       if (!quantized) return model;
       (void)quantize(*model, QuantConfig::preset("int8"), {1, 48});
-      for_each_quantizer(*model, [](const NamedQuantizer& q) {
+      visit_quantizers(*model, [](const NamedQuantizer& q) {
         if (q.quantizer->enabled()) q.quantizer->set_amax(Tensor::scalar(2));
       });
       return model;
@@ -130,7 +130,7 @@ TEST(Checkpoint, PassesCodesAndSums) {
   auto holder = std::make_shared<Sequential>();
   holder->add("first", first).add("second", block);
   (void)quantize(*holder, QuantConfig::preset("int8"), {1, 8});
-  for_each_quantizer(*holder, [](const NamedQuantizer& q) {
+  visit_quantizers(*holder, [](const NamedQuantizer& q) {
     if (q.quantizer->enabled()) q.quantizer->set_amax(Tensor::scalar(2));
   });
   Module &one = holder->at("first"), &two = holder->at("second");

@@ -79,7 +79,7 @@ TEST(Checkpoint, RestoresTheBestEpoch) {
 TEST(Checkpoint, SavesQuantizersWithTheModel) {
   const Folder folder;
   const auto model = test::small_network(true), other = test::small_network(true);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(1.5)); });
+  visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(1.5)); });
   const std::string path = folder.file("model.h5");
   save_checkpoint(path, model_state(*model, nullptr));
   load_model_state(*other, load_checkpoint(path), path);

@@ -137,7 +137,7 @@ TEST(Diverged, NamesTheSampleAndKeepsWeightsFinite) {
   for (const bool quantized : {false, true}) {
     for (const double value : {std::nan(""), kInf}) {
       const auto model = test::small_network(quantized);
-      for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+      visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
       const std::string message = test::error_message<NumericError>([&] {
         return Trainer(model, std::make_shared<DataLoader>(quadrants_containing(value, 37), plain()),
                        short_run())

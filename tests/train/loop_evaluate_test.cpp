@@ -15,7 +15,7 @@ TEST(Evaluate, CountsTheFirstMaximum) {
 
 TEST(Evaluate, IsInvariantToThreadCount) {
   const auto model = test::small_network(true);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+  visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   DataLoader loader(test::quadrants(40, 2), test::in_order());
   model->train();
   std::vector<Evaluation> results;

@@ -76,12 +76,12 @@ struct Plan {
   [[nodiscard]] std::unique_ptr<Trainer> make() const {
     auto model = small_network(quantized);
     if (quantized && options.ranges.amax != AmaxMode::running)
-      for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+      visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
     if (quantized && options.ranges.amax == AmaxMode::running)
-      for_each_quantizer(*model, [](const NamedQuantizer& q) {
+      visit_quantizers(*model, [](const NamedQuantizer& q) {
         if (q.name.ends_with("weight_quantizer")) q.quantizer->set_amax(Tensor::scalar(0.5));
       });
-    for_each_quantizer(*model, [&](const NamedQuantizer& q) {
+    visit_quantizers(*model, [&](const NamedQuantizer& q) {
       q.quantizer->update([&](auto& settings) { settings.arithmetic = arithmetic; });
     });
     if (prepare) prepare(*model);

@@ -164,7 +164,7 @@ TEST(Loop, NaNInAnActivationNamesQuantizerAndStep) {
     run.options.ranges.amax = mode;
     run.validate = false;
     const auto model = test::small_network(true);
-    for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+    visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
     run.options.update.average_decay = 0;
     run.callbacks.on_step = [&](const StepReport& report) {
       if (report.step == 2) model->at("bn").parameters()[0].mutable_tensor().mutable_data<float>()[0] = NAN;
@@ -190,7 +190,7 @@ TEST(Loop, AppliesPhaseChangesByStep) {
       .ranges = {.quant_start = 2, .amax = AmaxMode::running, .amax_momentum = 0.5, .freeze_amax_after = 6},
       .batch_norm = {.freeze_bn_after = 4}};
   const auto model = test::small_network(true);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+  visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   auto* quantizer = dynamic_cast<TensorQuantizer*>(&model->at("conv.input_quantizer"));
   auto* weights = dynamic_cast<TensorQuantizer*>(&model->at("conv.weight_quantizer"));
   ASSERT_NE(quantizer, nullptr);

@@ -25,7 +25,7 @@ inline std::shared_ptr<Graph> built(const std::string& name, const std::string& 
   if (kind == Kind::folded) (void)fold_batch_norm(*model, input);
   if (kind == Kind::float_) return model;
   (void)quantize(*model, QuantConfig::preset("int8"), input);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) {
+  visit_quantizers(*model, [](const NamedQuantizer& q) {
     if (!q.quantizer->enabled() || !q.quantizer->descriptor().needs_amax()) return;
     q.quantizer->set_amax(Tensor::scalar(q.name.ends_with("weight_quantizer") ? 0.5 : 4));
   });

@@ -57,7 +57,7 @@ TEST(RangePolicy, KeepsSmallSteps) {
 
 TEST(RangePolicy, RejectedOptionsChangeNothing) {
   const auto model = test::small_network(true);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+  visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   const auto parameters = model->named_parameters().size();
   const auto make = [&](std::int64_t quant_start) {
     TrainerOptions options = learning(1).options;

@@ -24,7 +24,7 @@ std::shared_ptr<Graph> cnn(Kind kind) { return test::built("cnn", R"({"widths": 
 /// With ranges that are learned for weights, and that follow the batches for activations, which are watched.
 std::shared_ptr<Graph> moving_ranges() {
   auto model = cnn(Kind::live_bn);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) {
+  visit_quantizers(*model, [](const NamedQuantizer& q) {
     if (!q.quantizer->enabled()) return;
     if (q.name.ends_with("weight_quantizer")) {
       auto options = q.quantizer->descriptor().options();

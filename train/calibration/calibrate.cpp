@@ -291,7 +291,7 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
 
 int postprocess_amax(Module& model, std::string_view pattern, const std::function<float(float)>& change) {
   std::vector<std::pair<TensorQuantizer*, Tensor>> ranges;
-  for_each_quantizer(model, pattern, kWhere, [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, pattern, kWhere, [&](const NamedQuantizer& entry) {
     if (const Tensor amax = entry.quantizer->amax(); amax.defined())
       ranges.emplace_back(entry.quantizer, changed(amax, change, entry.name));
   });

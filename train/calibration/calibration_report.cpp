@@ -272,7 +272,7 @@ std::vector<QuantizationError> compute_quantization_mse(Module& model, DataLoade
   check_not_compressed(model, "compute_quantization_mse");
   const auto weights = detail::weights_of(model);
   std::vector<NamedQuantizer> entries;
-  for_each_quantizer(model, pattern, "compute_quantization_mse", [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, pattern, "compute_quantization_mse", [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     if (!q.params().enabled) return;
     FQ_CHECK(q.amax().defined() || !q.descriptor().needs_amax(), "compute_quantization_mse",

@@ -99,7 +99,7 @@ std::uint32_t GgufParameters::file_type() const {
 void GgufParameters::take_codes(const std::string& path, const QuantModule& layer, const GgmlScheme* scheme) {
   FQ_CHECK(scheme != nullptr, kExport,
            "the weight of '{}' is not on a grid of ggml: calibrate and train with --preset {}", path,
-           profile_of(Target::ggml).presets);
+           target_profile(Target::ggml).presets);
   const QuantizedTensor codes = weight_codes(layer);
   const Tensor host = codes.codes.to(Device::cpu());
   const Tensor scale = codes.grid.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});

@@ -67,7 +67,7 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
     const NoGrad no_grad;
     out.shape = output_shape(node, shapes, budget_);
   } catch (const ArgumentError& error) {
-    from.fail("{}", with_batch_symbol(unplaced(error.what(), node.place)));
+    from.fail("{}", show_batch_symbol(unplaced(error.what(), node.place)));
   }
   out.fixed = (type == "parameter" && out.shape.at(0) == 1) ||
               std::ranges::all_of(inputs, [](const ImportValue& input) { return input.fixed; });

@@ -83,7 +83,7 @@ void Exporting::put_rows(const Call& call, const std::string& matrix, const Grid
 
 void Exporting::give(const Call& call, std::string name) {
   const QuantizedTensor* codes = call.output.quantized();
-  const Grid* early = early_.early_grid_of(call.output);
+  const Grid* early = early_.early_grid(call.output);
   if (codes != nullptr || early != nullptr)
     return put(call, std::move(name), codes != nullptr ? codes->grid : *early,
                codes == nullptr && early_.is_cut(call.output));
@@ -91,7 +91,7 @@ void Exporting::give(const Call& call, std::string name) {
 }
 
 void Exporting::give_rows(const Call& call, std::string matrix) {
-  if (const Grid* early = early_.early_grid_of(call.output))
+  if (const Grid* early = early_.early_grid(call.output))
     return put_rows(call, matrix, *early, early_.is_cut(call.output));
   Value& out = values_[call.output.node().get()];
   out.rows = std::move(matrix);
@@ -113,7 +113,7 @@ std::string Exporting::rows(const Call& call, std::size_t i) {
 
 bool Exporting::give_relu(const Call& call) {
   const Value from = values_.at(call.inputs.at(0).node().get());
-  const Grid* grid = early_.grid_of(call.output);
+  const Grid* grid = early_.shared_grid(call.output);
   const bool on_codes = options_.target == Target::ort && grid != nullptr && has_byte_codes(grid->format);
   const bool rows = !from.rows.empty() && from.grid == nullptr;
   const bool is_signed = on_codes && !grid->format.integer().is_unsigned;

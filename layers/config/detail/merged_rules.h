@@ -17,7 +17,7 @@ struct MergedRules {
   std::string place = {};           ///< place of the last rule: QuantRule::place
 
   /// Whether a rule enables the quantizer. Without a rule it is disabled.
-  [[nodiscard]] bool switched_on() const noexcept { return all.enable.value_or(false); }
+  [[nodiscard]] bool is_enabled() const noexcept { return all.enable.value_or(false); }
   [[nodiscard]] bool has_blocks() const noexcept { return all.block_sizes && all.block_sizes->has_value(); }
 };
 

@@ -30,12 +30,12 @@ void read_nullable(std::string_view name, const json& value, PartialQuantParams:
   field = std::move(read);
 }
 
-AmaxGradient gradient_of(const json& value) {
+AmaxGradient read_amax_gradient(const json& value) {
   FQ_CHECK(value.is_string(), "quantize", "'amax_gradient' is {}: use \"clip\" or \"lsq\"", value.dump());
   return amax_gradient_from_name(value.get<std::string>());
 }
 
-std::vector<PartialQuantParams> sequence_of(const json& value) {
+std::vector<PartialQuantParams> read_sequence(const json& value) {
   FQ_CHECK(value.is_array() && !value.empty(), "quantize", "'sequence' is {}: give a list of fields",
            value.dump());
   std::vector<PartialQuantParams> out;
@@ -60,8 +60,8 @@ constexpr std::pair<const char*, Reader> kOwn[] = {
        f.binary.emplace();
        if (!v.is_null()) f.binary = boolean("binary", v);
      }},
-    {"amax_gradient", [](PartialQuantParams& f, const json& v) { f.amax_gradient = gradient_of(v); }},
-    {"sequence", [](PartialQuantParams& f, const json& v) { f.sequence = sequence_of(v); }},
+    {"amax_gradient", [](PartialQuantParams& f, const json& v) { f.amax_gradient = read_amax_gradient(v); }},
+    {"sequence", [](PartialQuantParams& f, const json& v) { f.sequence = read_sequence(v); }},
 };
 
 bool read_own(PartialQuantParams& fields, const std::string& key, const json& value) {
@@ -90,7 +90,7 @@ void read_partial(PartialQuantParams& fields, const std::string& key, const json
 }
 
 /// Returns the rules of a preset for a pattern: `{"pattern": "conv1.*", "preset": "w4a8"}`.
-std::vector<QuantRule> preset_for(const std::string& pattern, const json& fields) {
+std::vector<QuantRule> expand_preset(const std::string& pattern, const json& fields) {
   FQ_CHECK(fields.size() == 1 && fields["preset"].is_string(), "quantize",
            "the rule '{}' is {}: a rule with a preset has no other fields", pattern, fields.dump());
   return preset_rules(fields["preset"].get<std::string>(), pattern);
@@ -106,13 +106,13 @@ std::string take_pattern(json& fields, const std::string& key) {
   return pattern;
 }
 
-std::vector<QuantRule> rules_of(const std::string& key, const ordered_json& entry, bool in_list) {
+std::vector<QuantRule> read_rules(const std::string& key, const ordered_json& entry, bool in_list) {
   FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
   FQ_CHECK(!entry.contains("target"), "quantize",
            "rule '{}' has a target: one engine runs the whole model, give target next to the rules", key);
   json fields(entry);
   const std::string pattern = in_list ? take_pattern(fields, key) : key;
-  if (fields.contains("preset")) return preset_for(pattern, fields);
+  if (fields.contains("preset")) return expand_preset(pattern, fields);
   return {{.pattern = pattern, .fields = PartialQuantParams::from_dict(fields)}};
 }
 
@@ -165,7 +165,7 @@ json translated(const std::string& pattern, const ordered_json& cfg) try {
   throw ArgumentError(fmt::format("{} (rule '{}')", error.what(), pattern));
 }
 
-PartialQuantParams fields_of(const std::string& pattern, const ordered_json& cfg) {
+PartialQuantParams read_cfg(const std::string& pattern, const ordered_json& cfg) {
   if (!cfg.is_array()) return PartialQuantParams::from_dict(translated(pattern, cfg));
   FQ_CHECK(!cfg.empty(), "quantize", "rule '{}' is an empty list: give the fields of one quantizer or more",
            pattern);
@@ -191,7 +191,7 @@ void add(QuantConfig& config, const Entry& entry) {
   if (!entry.parent.empty() && module.empty()) return;
   PartialQuantParams fields;
   if (!entry.cfg.is_null())
-    fields = locate_errors(entry.cfg_place, [&] { return fields_of(entry.pattern, entry.cfg); });
+    fields = locate_errors(entry.cfg_place, [&] { return read_cfg(entry.pattern, entry.cfg); });
   if (!fields.enable) fields.enable = entry.enable.is_null() || entry.enable.get<bool>();
   const bool exception = !fields.enable.value_or(true) && is_usual_exception(entry.pattern);
   config.rules.push_back({.pattern = entry.pattern,
@@ -247,7 +247,7 @@ void add_rules(QuantConfig& config, const ordered_json& rules) {
   for (const auto& [key, entry] : rules.items()) {
     const std::string place = "/" + json_pointer_token(key);
     for (auto& rule : locate_errors(
-             place, [&, &key = key, &entry = entry] { return rules_of(key, entry, rules.is_array()); })) {
+             place, [&, &key = key, &entry = entry] { return read_rules(key, entry, rules.is_array()); })) {
       rule.place = "/rules" + place;
       config.rules.push_back(std::move(rule));
     }
@@ -257,17 +257,17 @@ void add_rules(QuantConfig& config, const ordered_json& rules) {
 void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
   FQ_CHECK(quant_cfg.is_structured(), "quantize",
            "'quant_cfg' is {}: give a list of entries or an object of patterns", quant_cfg.dump());
-  const auto add_at = [&](const std::string& key, auto&& add_entry) {
+  const auto add_placed = [&](const std::string& key, auto&& add_entry) {
     const std::size_t first = config.rules.size();
     locate_errors(pointer_step(key), add_entry);
     for (std::size_t i = first; i < config.rules.size(); ++i)
       config.rules[i].place = "/quant_cfg" + pointer_step(key);
   };
   if (quant_cfg.is_object() && quant_cfg.contains("default"))
-    add_at("default", [&] { add_pair(config, "default", quant_cfg["default"]); });
+    add_placed("default", [&] { add_pair(config, "default", quant_cfg["default"]); });
   for (const auto& [key, value] : quant_cfg.items())
     if (quant_cfg.is_array() || key != "default")
-      add_at(key, [&, &key = key, &value = value] {
+      add_placed(key, [&, &key = key, &value = value] {
         quant_cfg.is_array() ? add_list_entry(config, value) : add_pair(config, key, value);
       });
 }

@@ -32,7 +32,7 @@ void Call::missing(std::string_view name) const {
 }
 
 Calls record_calls(Module& model, const Shape& input_shape) {
-  const MetaScope on_meta(model);
+  const MetaScope meta_scope(model);
   const NoGrad no_grad;
   Calls out;
   out.input = Variable(Tensor::empty(input_shape, DType::f32, Device::meta()));

@@ -4,13 +4,13 @@
 
 namespace fq::detail {
 
-Shape with_symbolic_batch(const Shape& sample) {
+Shape add_symbolic_batch(const Shape& sample) {
   Shape shape{kSymbolicBatch};
   shape.insert(shape.end(), sample.begin(), sample.end());
   return shape;
 }
 
-std::string with_batch_symbol(const std::string& message) {
+std::string show_batch_symbol(const std::string& message) {
   const auto is_digit = [&](std::size_t i) {
     return i < message.size() && std::isdigit(static_cast<unsigned char>(message[i])) != 0;
   };
@@ -40,6 +40,6 @@ std::string with_batch_symbol(const std::string& message) {
   return out;
 }
 
-std::string batch_text(const Shape& shape) { return with_batch_symbol(to_string(shape)); }
+std::string batch_text(const Shape& shape) { return show_batch_symbol(to_string(shape)); }
 
 }  // namespace fq::detail

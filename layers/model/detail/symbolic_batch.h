@@ -19,7 +19,7 @@ namespace fq::detail {
 inline constexpr std::int64_t kSymbolicBatch = 1000003;
 
 /// Returns [N, sample..].
-[[nodiscard]] Shape with_symbolic_batch(const Shape& sample);
+[[nodiscard]] Shape add_symbolic_batch(const Shape& sample);
 
 /// Whether a size depends on the batch.
 [[nodiscard]] constexpr bool has_symbolic_batch(std::int64_t size) {
@@ -39,7 +39,7 @@ inline constexpr std::int64_t kSymbolicBatch = 1000003;
 
 /// Returns a message with N and its multiples as "N" and "32*N". Digits within names and decimal numbers stay
 /// unchanged.
-[[nodiscard]] std::string with_batch_symbol(const std::string& message);
+[[nodiscard]] std::string show_batch_symbol(const std::string& message);
 /// Returns a shape as text: "[N, 8, 32*N]".
 [[nodiscard]] std::string batch_text(const Shape& shape);
 

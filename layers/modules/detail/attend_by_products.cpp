@@ -40,7 +40,7 @@ std::vector<RowBlock> row_blocks(std::int64_t queries, std::int64_t keys) {
   return out;
 }
 
-Heads heads_of(const Heads& all, const RowBlock& block) {
+Heads block_heads(const Heads& all, const RowBlock& block) {
   return {ops::slice(all[0], 2, block.row, block.end), ops::slice(all[1], 2, 0, block.seen),
           ops::slice(all[2], 2, 0, block.seen)};
 }
@@ -89,7 +89,7 @@ Variable attend_by_rows(const Variable& q, const Variable& k, const Variable& v,
   Variable y;
   {
     const NoGrad none;
-    for (const auto& block : blocks) parts.push_back(attend(heads_of(constants, block)));
+    for (const auto& block : blocks) parts.push_back(attend(block_heads(constants, block)));
     y = ops::concat(parts, 2);
   }
   if (!needs_grad(inputs)) return y;
@@ -102,7 +102,7 @@ Variable attend_by_rows(const Variable& q, const Variable& k, const Variable& v,
     KeyGradients keys[2];
     for (std::size_t b = blocks.size(); b-- > 0;) {
       Heads given;
-      for (const auto& head : heads_of(constants, blocks[b])) {
+      for (const auto& head : block_heads(constants, blocks[b])) {
         given.push_back(head.detach());
         given.back().set_requires_grad(wanted[given.size() - 1]);
       }
@@ -115,7 +115,7 @@ Variable attend_by_rows(const Variable& q, const Variable& k, const Variable& v,
   return record("attend_by_rows", y.value(), inputs, backward);
 }
 
-Variable in_shape(const Variable& x, const Shape& shape) {
+Variable reshape_if_needed(const Variable& x, const Shape& shape) {
   return x.shape() == shape ? x : ops::reshape(x, shape);
 }
 
@@ -123,14 +123,14 @@ Variable products(const Variable& q, const Variable& k, const Variable& v, const
                   const ops::AttentionOptions& options, const Variable& mask) {
   const std::int64_t samples = q.dim(0), queries = q.dim(2), keys = k.dim(2), groups = k.dim(1),
                      rows = q.dim(1) / groups * queries;
-  const Variable scores = ops::matmul(in_shape(q, {samples, groups, rows, q.dim(3)}), k, true);
+  const Variable scores = ops::matmul(reshape_if_needed(q, {samples, groups, rows, q.dim(3)}), k, true);
   const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.dim(3))));
-  Variable weights = ops::attention_weights(in_shape(scores, {samples, q.dim(1), queries, keys}),
+  Variable weights = ops::attention_weights(reshape_if_needed(scores, {samples, q.dim(1), queries, keys}),
                                             {.causal = options.causal, .scale = scale}, mask);
   if (on_weights.softmax) weights = (*on_weights.softmax)(weights);
   weights = ops::dropout(weights, on_weights.dropout, true);
-  const Variable y = ops::matmul(in_shape(weights, {samples, groups, rows, keys}), v);
-  return in_shape(y, {samples, q.dim(1), queries, v.dim(3)});
+  const Variable y = ops::matmul(reshape_if_needed(weights, {samples, groups, rows, keys}), v);
+  return reshape_if_needed(y, {samples, q.dim(1), queries, v.dim(3)});
 }
 
 /// Whether the product multiplies integer codes of x.

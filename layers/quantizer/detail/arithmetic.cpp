@@ -65,7 +65,7 @@ Variable pre_quant_scaled(const Variable& input, const Tensor& scale) {
                 });
 }
 
-Variable as_f32(const Variable& x) {
+Variable widen_to_f32(const Variable& x) {
   const auto* values = std::get_if<Tensor>(&x.value());
   if (values == nullptr || !is_16_bit(values->dtype())) return x;
   return record("to_f32", values->to(DType::f32), {x},
@@ -82,7 +82,7 @@ double DeployedArithmetic::gradient_factor(const Variable& x, bool is_weight) co
 }
 
 Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
-  const Variable values = as_f32(x);
+  const Variable values = widen_to_f32(x);
   const QuantDescriptor& d = params_.descriptor;
   Variable codes = grid_.cached_codes(values);
   if (!codes.defined()) {
@@ -101,7 +101,7 @@ Tensor DeployedArithmetic::values(const Tensor& x) const {
 }
 
 Variable WeightArithmetic::quantize(const Variable& x, bool /*is_weight*/) const {
-  const Variable floats = as_f32(x).as_float();
+  const Variable floats = widen_to_f32(x).as_float();
   return ops::attach_codes(floats, codes(floats));
 }
 
@@ -123,16 +123,16 @@ Variable ReferenceArithmetic::quantize(const Variable& input, bool /*is_weight*/
            quantizer_label(params_.name));
   const Variable x = input.as_float();
   (void)d.granularity(x.rank());  // throws for axes that x does not have
-  if (d.has_dynamic_blocks()) return in_dynamic_blocks(x);
+  if (d.has_dynamic_blocks()) return quantize_dynamic_blocks(x);
   const auto view = BlockView::of(d, x.shape());
   const Variable values = view.apply(x);
-  const Tensor range = broadcast_ready(range_of(values.tensor(), view.kept()), view);
+  const Tensor range = broadcast_ready(scaled_range(values.tensor(), view.kept()), view);
   check_broadcast(values.shape(), range.shape(), "quantizer");
-  return view.restore(on_grid(values, range));
+  return view.restore(quantize_static(values, range));
 }
 
 /// Returns the range on the host, multiplied by the descriptor's scale_amax.
-Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) const {
+Tensor ReferenceArithmetic::scaled_range(const Tensor& values, const Axes& kept) const {
   const QuantDescriptor& d = params_.descriptor;
   const bool meta = values.device().is_meta();
   Tensor range = range_.amax();
@@ -149,7 +149,7 @@ Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) con
   return params_.pow2 ? Grid::from_amax(d.format(), {}, range, params_.name, true).amax : range;
 }
 
-Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax) const {
+Variable ReferenceArithmetic::quantize_static(const Variable& input, const Tensor& amax) const {
   const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
   const bool pass = params_.passes_through();
@@ -172,7 +172,7 @@ Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax)
   return fake_tensor_quant(x, amax, {}, format.bits, format.is_unsigned, format.narrow_range, pass);
 }
 
-Variable ReferenceArithmetic::in_dynamic_blocks(const Variable& x) const {
+Variable ReferenceArithmetic::quantize_dynamic_blocks(const Variable& x) const {
   const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
   const std::int64_t length = blocks.lengths.begin()->second;

@@ -63,9 +63,9 @@ class ReferenceArithmetic : public QuantizerArithmetic {
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
  private:
-  [[nodiscard]] Tensor range_of(const Tensor& values, const Axes& kept) const;
-  [[nodiscard]] Variable on_grid(const Variable& x, const Tensor& amax) const;
-  [[nodiscard]] Variable in_dynamic_blocks(const Variable& x) const;
+  [[nodiscard]] Tensor scaled_range(const Tensor& values, const Axes& kept) const;
+  [[nodiscard]] Variable quantize_static(const Variable& x, const Tensor& amax) const;
+  [[nodiscard]] Variable quantize_dynamic_blocks(const Variable& x) const;
 
   const QuantParams& params_;
   const QuantizerRange& range_;
@@ -82,6 +82,6 @@ class ReferenceArithmetic : public QuantizerArithmetic {
 /// ArgumentError.
 [[nodiscard]] Variable pre_quant_scaled(const Variable& x, const Tensor& scale);
 /// Returns a 16-bit tensor as f32, with the gradient in its own type, and another x unchanged.
-[[nodiscard]] Variable as_f32(const Variable& x);
+[[nodiscard]] Variable widen_to_f32(const Variable& x);
 
 }  // namespace fq::detail

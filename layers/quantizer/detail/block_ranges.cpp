@@ -116,13 +116,13 @@ Tensor flat_ranges(const Tensor& amax) { return listed(amax.to(Device::cpu()).to
 
 Tensor listed(const Tensor& amax) { return amax.numel() == 1 ? amax.reshape({}) : amax.reshape({-1}); }
 
-Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer) {
+Tensor compute_ranges(const Tensor& x, const BlockView& view, const std::string& quantizer) {
   const Tensor out = amax(view.apply(x.to(DType::f32)), view.kept(), "quantizer");
   check_finite(out, "quantizer", quantizer);
   return listed(out);
 }
 
-Tensor ranges_of(const Tensor& x, const Granularity& granularity, const std::string& quantizer) {
+Tensor compute_ranges(const Tensor& x, const Granularity& granularity, const std::string& quantizer) {
   const Tensor out = block_amax(x.to(DType::f32), granularity);
   check_finite(out, "quantizer", quantizer);
   return granularity.single_axis(x.rank()) < 0 ? out : listed(out.to(Layout::row_major));

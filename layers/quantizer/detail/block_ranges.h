@@ -51,9 +51,9 @@ class BlockView {
 /// Returns the largest magnitudes of x for each range of the view, on its device, in f32 and the shape of
 /// `flat_ranges`. Throws NumericError naming the quantizer for NaN and infinity. On a GPU the error appears
 /// when data is next read back.
-[[nodiscard]] Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer);
+[[nodiscard]] Tensor compute_ranges(const Tensor& x, const BlockView& view, const std::string& quantizer);
 /// Returns the largest magnitude of each block, in the shape and layout of a Grid of x.
-[[nodiscard]] Tensor ranges_of(const Tensor& x, const Granularity& granularity, const std::string& quantizer);
+[[nodiscard]] Tensor compute_ranges(const Tensor& x, const Granularity& granularity, const std::string& quantizer);
 /// Throws a NumericError again, with the name of the quantizer.
 [[noreturn]] void rethrow_named(const NumericError& error, const std::string& quantizer);
 

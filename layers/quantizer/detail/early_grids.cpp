@@ -20,21 +20,21 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
     const Node* value = call.output.node().get();
     const auto& all = readers(call.output);
     if (all.empty() || value == calls.output.node().get() || call.output.quantized() != nullptr) continue;
-    const Grid* first = grid_at(*all.front());
+    const Grid* first = call_grid(*all.front());
     const auto same = [&](const Call* reader) {
-      const Grid* other = grid_at(*reader);
+      const Grid* other = call_grid(*reader);
       return other != nullptr && same_grid(*first, *other);
     };
     if (first != nullptr && std::ranges::all_of(all, same)) grids_[value] = first;
   }
 }
 
-const Grid* EarlyGrids::grid_at(const Call& reader) const {
+const Grid* EarlyGrids::call_grid(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
     return codes != nullptr && codes->grid.granularity.is_per_tensor() ? &codes->grid : nullptr;
   if (codes != nullptr || !(traits(reader.op).moves_values || reader.op == "relu")) return nullptr;
-  const Grid* grid = grid_of(reader.output);
+  const Grid* grid = shared_grid(reader.output);
   const bool through =
       reader.op != "relu" || (relu_on_codes_ && grid != nullptr && has_byte_codes(grid->format));
   return through ? grid : nullptr;
@@ -47,17 +47,17 @@ bool EarlyGrids::is_cut(const Variable& value) const {
   });
 }
 
-const Grid* EarlyGrids::grid_of(const Variable& value) const {
+const Grid* EarlyGrids::shared_grid(const Variable& value) const {
   const auto found = grids_.find(value.node().get());
   return found == grids_.end() ? nullptr : found->second;
 }
 
-const Grid* EarlyGrids::early_grid_of(const Variable& value) const {
+const Grid* EarlyGrids::early_grid(const Variable& value) const {
   const auto& all = readers(value);
   const bool early = all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) {
                        return traits(reader->op).moves_values;
                      });
-  return early ? grid_of(value) : nullptr;
+  return early ? shared_grid(value) : nullptr;
 }
 
 const std::vector<const Call*>& EarlyGrids::readers(const Variable& value) const {

@@ -23,17 +23,17 @@ class EarlyGrids {
 
   /// Returns the grid on which all readers of the value end. Null if there is none, or if the value has codes
   /// already.
-  [[nodiscard]] const Grid* grid_of(const Variable& value) const;
+  [[nodiscard]] const Grid* shared_grid(const Variable& value) const;
   /// Whether every path from the value to its grid has a ReLU.
   [[nodiscard]] bool is_cut(const Variable& value) const;
-  /// Returns `grid_of` for a value that is moved or read twice, else null. Such a value must be rounded
+  /// Returns `shared_grid` for a value that is moved or read twice, else null. Such a value must be rounded
   /// before it is read.
-  [[nodiscard]] const Grid* early_grid_of(const Variable& value) const;
+  [[nodiscard]] const Grid* early_grid(const Variable& value) const;
   /// Returns the calls that read the value, in order.
   [[nodiscard]] const std::vector<const Call*>& readers(const Variable& value) const;
 
  private:
-  [[nodiscard]] const Grid* grid_at(const Call& reader) const;
+  [[nodiscard]] const Grid* call_grid(const Call& reader) const;
 
   std::unordered_map<const Node*, std::vector<const Call*>> readers_;
   std::unordered_map<const Node*, const Grid*> grids_;

@@ -13,7 +13,7 @@ namespace {
 
 /// Calls f(w[i], i, channel) for every element, with channels along `axis`.
 template <class F>
-void for_channels(Tensor& w, int axis, F&& f) {
+void visit_channels(Tensor& w, int axis, F&& f) {
   const AxisView view = axis_view(w.shape(), axis);
   auto* values = w.mutable_data<float>();
   for (std::int64_t o = 0; o < view.outer; ++o)
@@ -45,7 +45,7 @@ float input_scale(const QuantModule& layer) {
   return q.grid().scale.to_vector<float>().front();
 }
 
-FoldedRange range_of(const FoldedChannel& channel, float amax, float bound, float x_scale) {
+FoldedRange fold_channel_range(const FoldedChannel& channel, float amax, float bound, float x_scale) {
   if (x_scale > 0) return folded_range(channel, amax, bound, x_scale);
   return {amax * std::abs(channel.factor), false};
 }
@@ -79,7 +79,7 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   std::vector<FoldedRange> ranges;
   std::vector<float> now;
   for (std::size_t c = 0; c < channels.size(); ++c) {
-    ranges.push_back(range_of(channels[c], amax[amax.size() == 1 ? 0 : c], bound, x_scale));
+    ranges.push_back(fold_channel_range(channels[c], amax[amax.size() == 1 ? 0 : c], bound, x_scale));
     now.push_back(ranges.back().amax);
   }
   const bool silent = std::ranges::any_of(ranges, &FoldedRange::silent);
@@ -88,7 +88,7 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   const WeightScheme& scheme = *q.params().weight_scheme;
   Variable weight = layer.quantized_weight();
   scale_channels(weight, axis, channels);
-  for_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
+  visit_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
     if (now[c] <= least_amax) return;
     const float code = codes[static_cast<std::size_t>(i)];
     const float wanted = ranges[c].silent ? 0.0f : channels[c].factor < 0 ? -code : code;
@@ -108,14 +108,14 @@ void move_ranges(const QuantModule& layer, const std::vector<FoldedChannel>& cha
       auto* amax = ranges.mutable_data<float>();
       for (std::size_t c = 0; c < channels.size(); ++c) amax[c] *= std::abs(channels[c].factor);
     } else {
-      ranges = ranges_of(weight, BlockView::of(q->descriptor(), weight.shape()), q->name());
+      ranges = compute_ranges(weight, BlockView::of(q->descriptor(), weight.shape()), q->name());
     }
     q->set_amax(ranges.reshape(q->amax().shape()));
   }
 }
 
 /// Returns the codes of the current weight; undefined if its quantizer gives floats.
-Variable codes_of(const QuantModule& layer) {
+Variable current_codes(const QuantModule& layer) {
   TensorQuantizer& q = *layer.weight_quantizer();
   const bool known = !q.descriptor().needs_amax() || q.amax().defined();
   if (!known || !q.enabled() || !q.quantizing() || q.params().pre_quant_scale.defined() ||
@@ -128,12 +128,12 @@ Variable codes_of(const QuantModule& layer) {
 }  // namespace
 
 void scale_channels(Variable weight, int axis, const std::vector<FoldedChannel>& channels) {
-  for_channels(weight.mutable_tensor(), axis,
+  visit_channels(weight.mutable_tensor(), axis,
                [&](float& w, std::int64_t, std::size_t c) { w *= channels[c].factor; });
 }
 
 void fold_into_weight(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels) {
-  const Variable codes = codes_of(layer);
+  const Variable codes = current_codes(layer);
   const QuantizedTensor* before = codes.defined() ? codes.quantized() : nullptr;
   if (before != nullptr && is_exact(*before, axis, channels.size()))
     return fold_codes(layer, axis, channels, *before);

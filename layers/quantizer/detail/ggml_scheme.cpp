@@ -37,10 +37,10 @@ class BlockFit {
 
   /// Returns the code of the number of the largest magnitude.
   [[nodiscard]] float operator()(BlockValues x) const {
-    const float extreme = extreme_of(x);
+    const float extreme = block_extreme(x);
     if (extreme == 0 || !std::isfinite(extreme)) return usual_;
     // Both signs of Q4_0's steps reach -7 .. 7; -8 is llama.cpp's code.
-    const float step = lattice_step(x, -upper_, upper_), code = step > 0 ? code_of(extreme, step) : 0;
+    const float step = lattice_step(x, -upper_, upper_), code = step > 0 ? step_code(extreme, step) : 0;
     if (code != 0 && lattice_gain * squared_error(x, extreme, code) < squared_error(x, extreme, usual_))
       return code;
     return least_error_ ? best(x, extreme) : usual_;
@@ -48,12 +48,12 @@ class BlockFit {
 
  private:
   /// Returns the number of the largest magnitude; in Q8_0 its magnitude.
-  [[nodiscard]] float extreme_of(BlockValues x) const {
+  [[nodiscard]] float block_extreme(BlockValues x) const {
     const float extreme = ggml_extreme(x.data());
     return rounding_ == GgmlRounding::q4_0 ? extreme : std::abs(extreme);
   }
   /// Returns the code that gives the block this step, rounded to float16. Returns 0 if no code does.
-  [[nodiscard]] float code_of(float extreme, float step) const {
+  [[nodiscard]] float step_code(float extreme, float step) const {
     const auto half = static_cast<float>(float16(step));
     const float code = half == 0 ? 0 : extreme / half;
     const bool same =
@@ -79,7 +79,7 @@ class BlockFit {
       products += double(v) * k;
       squares += k * k;
     }
-    return squares > 0 ? code_of(extreme, static_cast<float>(products / squares)) : 0;
+    return squares > 0 ? step_code(extreme, static_cast<float>(products / squares)) : 0;
   }
   [[nodiscard]] float best(BlockValues x, float extreme) const {
     float out = usual_;
@@ -126,7 +126,7 @@ QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state
            quantizer_label(name), ggml_block, to_string(x.shape()), ggml_block);
   const Tensor values = x.to(DType::f32).to(Layout::row_major);
   // Throws for NaN and infinity.
-  if (!x.device().is_meta()) (void)ranges_of(values, BlockView(values.shape(), Axes{}), name);
+  if (!x.device().is_meta()) (void)compute_ranges(values, BlockView(values.shape(), Axes{}), name);
   FQ_CHECK(!state.extreme_codes.defined() || state.extreme_codes.numel() * ggml_block == x.numel(),
            "quantizer", "{} was calibrated for {} blocks, its input {} has {}: calibrate again",
            quantizer_label(name), state.extreme_codes.numel(), to_string(x.shape()), x.numel() / ggml_block);

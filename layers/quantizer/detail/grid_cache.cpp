@@ -13,7 +13,7 @@ namespace fq::detail {
 
 namespace {
 
-std::uint64_t version_of(const Variable& x) {
+std::uint64_t value_version(const Variable& x) {
   const auto* floats = std::get_if<Tensor>(&x.value());
   return floats != nullptr ? floats->version() : 0;
 }
@@ -67,8 +67,8 @@ Grid GridCache::make_input_grid(const Tensor& x) const {
   const QuantDescriptor& d = params_.descriptor;
   const Granularity granularity = d.granularity(x.rank());
   const bool blocks = !d.block_sizes().empty();
-  Tensor ranges = blocks ? ranges_of(x, granularity, params_.name)
-                         : ranges_of(x, BlockView::of(d, x.shape()), params_.name);
+  Tensor ranges = blocks ? compute_ranges(x, granularity, params_.name)
+                         : compute_ranges(x, BlockView::of(d, x.shape()), params_.name);
   if (const auto factor = d.scale_amax()) ranges = used_ranges(ranges, 0, static_cast<float>(*factor));
   return make_grid(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
 }
@@ -114,7 +114,7 @@ Variable GridCache::cached_codes(const Variable& x) const {
   if (recorder() != nullptr) return {};
   const std::scoped_lock lock(mutex_);
   const auto codes = last_.codes.lock();
-  const bool same = codes && last_.value.lock() == x.node() && last_.version == version_of(x) &&
+  const bool same = codes && last_.value.lock() == x.node() && last_.version == value_version(x) &&
                     last_.range_version == range_version();
   return same && reusable(*codes, needs_grad({x})) ? Variable::from_node(codes) : Variable();
 }
@@ -122,7 +122,7 @@ Variable GridCache::cached_codes(const Variable& x) const {
 void GridCache::cache_codes(const Variable& x, const Variable& codes) const {
   if (!depends_on_input() || range_.learned().defined()) return;
   const std::scoped_lock lock(mutex_);
-  last_ = {x.node(), codes.node(), version_of(x), range_version()};
+  last_ = {x.node(), codes.node(), value_version(x), range_version()};
 }
 
 void GridCache::forget() {

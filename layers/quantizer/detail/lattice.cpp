@@ -13,7 +13,7 @@ namespace {
 /// Largest relative error of k = x / step: bfloat16 rounds x and the step by up to 2^-8 each.
 constexpr float kTolerance = 0x1.4p-7f;
 
-bool on_lattice(std::span<const float> x, float step, float lower, float upper) {
+bool fits_lattice(std::span<const float> x, float step, float lower, float upper) {
   for (const float v : x) {
     const float position = v / step, k = std::rint(position);
     if (!(std::abs(position - k) <= kTolerance * std::abs(k)) || k < lower || k > upper) return false;
@@ -21,10 +21,10 @@ bool on_lattice(std::span<const float> x, float step, float lower, float upper) 
   return true;
 }
 
-double error_of_codes(std::span<const float> x, float step, float of_codes) {
+double error_of_codes(std::span<const float> x, float step, float code_step) {
   double sum = 0;
   for (const float v : x) {
-    const double error = double(v) - double(std::rint(v / of_codes)) * double(step);
+    const double error = double(v) - double(std::rint(v / code_step)) * double(step);
     sum += error * error;
   }
   return sum;
@@ -79,8 +79,8 @@ float lattice_step(std::span<const float> x, float lower, float upper) {
   if (amax == 0 || !std::isfinite(amax)) return 0;
   BestStep best{x};
   for (float k = std::floor(upper / 2) + 1; k <= upper; ++k)
-    if (on_lattice(x, amax / k, lower, upper)) best.add(amax / k);
-  if (extreme < 0 && -lower > upper && on_lattice(x, amax / -lower, lower, upper)) best.add(amax / -lower);
+    if (fits_lattice(x, amax / k, lower, upper)) best.add(amax / k);
+  if (extreme < 0 && -lower > upper && fits_lattice(x, amax / -lower, lower, upper)) best.add(amax / -lower);
   return best.step;
 }
 

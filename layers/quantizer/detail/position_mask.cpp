@@ -32,7 +32,7 @@ PositionMask::PositionMask(const Tensor& mask) {
 }
 
 /// Returns the axis of the positions: -1 if there is none, 0 if the rows are all positions of all samples.
-int PositionMask::axis_of(const Shape& shape) const {
+int PositionMask::position_axis(const Shape& shape) const {
   const auto rank = static_cast<int>(shape.size());
   if (rank >= 2 && shape[0] == samples_ * positions_ && positions_ > 1) return 0;
   if (rank < 3 || shape[0] != samples_) return -1;
@@ -43,8 +43,8 @@ int PositionMask::axis_of(const Shape& shape) const {
   return alone ? static_cast<int>(found - shape.begin()) : -1;
 }
 
-Tensor PositionMask::without_padding(const Tensor& x, const Axes& kept) const {
-  const int axis = axis_of(x.shape());
+Tensor PositionMask::remove_padding(const Tensor& x, const Axes& kept) const {
+  const int axis = position_axis(x.shape());
   if (axis < 0 || keeps(kept, axis, x.rank()) || keeps(kept, 0, x.rank()) || !is_floating(x.dtype()) ||
       is_storage_only(x.dtype()))
     return x;
@@ -75,7 +75,7 @@ Tensor PositionMask::without_padding(const Tensor& x, const Axes& kept) const {
 Tensor seen_by_ranges(const Tensor& x, const QuantDescriptor& descriptor) {
   const PositionMask* mask = context().position_mask;
   if (mask == nullptr || (!descriptor.block_sizes().empty() && !descriptor.has_dynamic_blocks())) return x;
-  return mask->without_padding(x, descriptor.axis());
+  return mask->remove_padding(x, descriptor.axis());
 }
 
 }  // namespace fq::detail

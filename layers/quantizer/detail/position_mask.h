@@ -28,12 +28,12 @@ class PositionMask {
   ///
   /// n is the number of positions with data. Other tensors are returned unchanged: [N, C], axes that are
   /// ambiguous, and positions along an axis in `kept`, whose indices have their own ranges.
-  [[nodiscard]] Tensor without_padding(const Tensor& x, const Axes& kept) const;
+  [[nodiscard]] Tensor remove_padding(const Tensor& x, const Axes& kept) const;
   /// How many tensors had the positions.
   [[nodiscard]] std::int64_t matches() const noexcept { return matches_; }
 
  private:
-  [[nodiscard]] int axis_of(const Shape& shape) const;
+  [[nodiscard]] int position_axis(const Shape& shape) const;
 
   std::int64_t samples_, positions_;
   std::vector<std::int64_t> data_;  // positions with data, ascending, of 0 .. N * T - 1

@@ -58,13 +58,13 @@ Tensor means(const std::vector<float>& values, const Channels& channels) {
 QuantizedTensor binary_codes(const Tensor& x, const QuantParams& params) {
   const QuantDescriptor& d = params.descriptor;
   const Granularity granularity = d.granularity(x.rank());
-  const auto grid_of = [&](const Granularity& by, const Tensor& amax) {
+  const auto binary_grid = [&](const Granularity& by, const Tensor& amax) {
     auto out = Grid::from_amax(d.format(), by, amax, params.name, params.pow2, params.zero_point);
     out.pass_through_bwd = true;
     return out;
   };
   if (x.device().is_meta())
-    return quantize(x, grid_of(Granularity::per_tensor(), Tensor::scalar(1.0)), false);
+    return quantize(x, binary_grid(Granularity::per_tensor(), Tensor::scalar(1.0)), false);
   const std::vector<float> values = x.to(Device::cpu()).to(Layout::row_major).to_vector<float>();
   const Channels channels(x.shape(), granularity.single_axis(x.rank()));
   const Tensor mean = means(values, channels);
@@ -75,7 +75,7 @@ QuantizedTensor binary_codes(const Tensor& x, const QuantParams& params) {
     codes[i] = range[channels.of(i)] <= kLeastMean ? 0 : values[i] < 0 ? -1 : 1;
   const Tensor row_major = Tensor::from<std::int8_t>(codes, x.shape());
   return {row_major.to(x.layout()).to(x.device()),
-          grid_of(channels.count == 1 ? Granularity::per_tensor() : granularity, mean).to(x.device()),
+          binary_grid(channels.count == 1 ? Granularity::per_tensor() : granularity, mean).to(x.device()),
           {}};
 }
 

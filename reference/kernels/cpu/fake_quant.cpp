@@ -34,7 +34,7 @@ void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound
   const Columns columns{table.column(1), table.column(2), table.column(3), table.filled(4, bound)};
   const bool divide =
       integer_rows(ranges, count, upper, !any_nan(amax), table.column(1), table.column(2), table.column(3));
-  for_stretches(x, amax.shape(), columns, y, mask, [&](const Stretch& stretch, const Columns& at) {
+  run_stretches(x, amax.shape(), columns, y, mask, [&](const Stretch& stretch, const Columns& at) {
     fake_quant(stretch, IntegerRows{at, lower, upper, divide});
   });
 }
@@ -60,13 +60,13 @@ void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, T
   const Columns columns{table.filled(1, one), nullptr, table.filled(2, one),
                         table.filled(3, scaled ? bound : unbounded)};
   if (scaled) e4m3_rows(table.filled(0, amax), padded(ranges), table.column(1), table.column(2));
-  for_stretches(x, amax.shape(), columns, y, mask,
+  run_stretches(x, amax.shape(), columns, y, mask,
                 [&](const Stretch& stretch, const Columns& at) { fake_quant(stretch, E4m3Rows{at}); });
 }
 
 void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask) {
   const IntegerCast cast{lower, upper};
-  for_stretches(x, Columns{}, y, mask,
+  run_stretches(x, Columns{}, y, mask,
                 [&](const Stretch& stretch, const Columns&) { fake_quant(stretch, cast); });
 }
 
@@ -84,7 +84,7 @@ float smallest(const Tensor& x) {
 
 namespace {
 
-Shape block_of(const Tensor& x, const Tensor& bound) {
+Shape bound_block(const Tensor& x, const Tensor& bound) {
   return detail::broadcast_block(x.shape(), bound.shape(), "clip");
 }
 
@@ -107,7 +107,7 @@ void sum_selected(const Tensor& x, const Tensor& dy, const Tensor& bound, Tensor
   const auto *b = bound.data<float>(), *g = dy.data<float>();
   auto* to = sums.mutable_data<double>();
   std::fill_n(to, sums.numel(), 0.0);
-  detail::for_chunks(x, block_of(x, bound), [&](const float* v, auto begin, auto count, auto j, auto step) {
+  detail::visit_chunks(x, bound_block(x, bound), [&](const float* v, auto begin, auto count, auto j, auto step) {
     double* sum = to + j;
     if (step == 0) *sum += selected_sum(v, g + begin, count, b[j], selected);
     for (std::int64_t k = 0; k < count * step; ++k)
@@ -117,21 +117,21 @@ void sum_selected(const Tensor& x, const Tensor& dy, const Tensor& bound, Tensor
 
 }  // namespace
 
-void mask_within(const Tensor& x, const Tensor& amax, Tensor& mask) {
+void fill_amax_mask(const Tensor& x, const Tensor& amax, Tensor& mask) {
   const auto* a = amax.data<float>();
   detail::fill_mask(
-      x, block_of(x, amax), [a](float v, auto j) { return scalar::modelopt_mask(v, a[j]); }, mask);
+      x, bound_block(x, amax), [a](float v, auto j) { return scalar::modelopt_mask(v, a[j]); }, mask);
 }
 
-void mask_between(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& mask) {
+void fill_range_mask(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& mask) {
   const auto *low = lower.data<float>(), *high = upper.data<float>();
   detail::fill_mask(
-      x, block_of(x, lower), [=](float v, auto j) { return scalar::mask_open(v, low[j], high[j]); }, mask);
+      x, bound_block(x, lower), [=](float v, auto j) { return scalar::mask_open(v, low[j], high[j]); }, mask);
 }
 
 void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) {
   const auto *low = lower.data<float>(), *high = upper.data<float>();
-  detail::map_blocks(x, block_of(x, lower), y,
+  detail::map_blocks(x, bound_block(x, lower), y,
                      [&](const float* in, float* out, auto count, auto j, auto step) {
                        for (std::int64_t k = 0; k < count; ++k)
                          out[k] = scalar::clip_value(in[k], low[j + k * step], high[j + k * step]);

@@ -65,7 +65,7 @@ float largest(FloatVector v) {
 
 /// Blocks of one vector and more, or two to a vector of 16.
 template <class T>
-void maxima_of(const T* x, std::int64_t count, std::int64_t block, float* maxima) {
+void find_maxima(const T* x, std::int64_t count, std::int64_t block, float* maxima) {
   const FloatTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if (block < lanes) {
@@ -89,11 +89,11 @@ void maxima_of(const T* x, std::int64_t count, std::int64_t block, float* maxima
 void BlockMaxima(const void* x, DType dtype, std::int64_t count, std::int64_t block, float* maxima) {
   switch (dtype) {
     case DType::f16:
-      return maxima_of(static_cast<const float16*>(x), count, block, maxima);
+      return find_maxima(static_cast<const float16*>(x), count, block, maxima);
     case DType::bf16:
-      return maxima_of(static_cast<const bfloat16*>(x), count, block, maxima);
+      return find_maxima(static_cast<const bfloat16*>(x), count, block, maxima);
     default:
-      return maxima_of(static_cast<const float*>(x), count, block, maxima);
+      return find_maxima(static_cast<const float*>(x), count, block, maxima);
   }
 }
 
@@ -104,9 +104,9 @@ void Nvfp4Scales(const float* amax, std::int64_t count, float global, float* sca
     hn::StoreU(nvfp4_scale(hn::LoadU(d, amax + i), by), d, scale + i);
 }
 
-void FakeQuantFp4(const Stretch& stretch, const Fp4Rows& rows) { for_stretch(stretch, Fp4Formulas{rows}); }
+void FakeQuantFp4(const Stretch& stretch, const Fp4Rows& rows) { map_stretch(stretch, Fp4Formulas{rows}); }
 void FakeQuantBlocks(const Stretch& stretch, const BlockRows& rows) {
-  for_stretch(stretch, BlockFormulas{rows});
+  map_stretch(stretch, BlockFormulas{rows});
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor
              Run&& run) {
   const bool narrow = block < vector_group();
   const std::int64_t length = narrow ? kFirstCache / 8 : kFirstCache;
-  for_stretches(x, length, y, mask, [&](Stretch part, std::int64_t begin) {
+  run_stretches(x, length, y, mask, [&](Stretch part, std::int64_t begin) {
     ChunkColumns c;
     const std::int64_t count = part.count / block;
     block_maxima(part.x, part.dtype, part.count, block, c.amax.data());
@@ -62,7 +62,7 @@ void fill_scales(ChunkColumns& c, std::int64_t count, F f) {
 void fill_scales(ChunkColumns& c, std::int64_t first, std::int64_t count, const detail::BlockScales& scales) {
   const detail::BlockScales own = scales;  // a copy that does not alias the output, so that loops vectorise
   if (own.rule == detail::BlockScales::Rule::power_of_two)
-    return fill_scales(c, count, [own](float amax, std::int64_t) { return own.of_power(amax); });
+    return fill_scales(c, count, [own](float amax, std::int64_t) { return own.power_scale(amax); });
   fill_scales(c, count, [own, first](float amax, std::int64_t i) { return own(amax, first + i); });
 }
 
@@ -73,7 +73,7 @@ void divisors(const float* scale, std::int64_t count, float* divisor) {
 /// Blocks that fill chunks.
 void fp4_chunks(const Tensor& x, std::int64_t block, const float* scale, const float* bound, Tensor& y,
                 Tensor* mask) {
-  for_stretches(x, kChunk, y, mask, [=](Stretch part, std::int64_t begin) {
+  run_stretches(x, kChunk, y, mask, [=](Stretch part, std::int64_t begin) {
     std::array<float, kChunk / 8> divisor;
     const std::int64_t first = begin / block;
     divisors(scale + first, part.count / block, divisor.data());
@@ -112,10 +112,10 @@ void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds,
   const Columns columns{scale, table.column(1), nullptr, table.filled(2, bounds)};
   divisors(scale, padded(blocks), table.column(1));
   const auto run = [](const Stretch& stretch, const Columns& at) { fake_quant(stretch, Fp4Rows{at}); };
-  if (blocks == 1) return for_stretches(x, columns, y, mask, run);
+  if (blocks == 1) return run_stretches(x, columns, y, mask, run);
   const Shape grid{blocks, block};
   Tensor rows = y.reshape(grid), bits = mask == nullptr ? Tensor() : mask->reshape(grid);
-  for_stretches(x.reshape(grid), {blocks, 1}, columns, rows, mask == nullptr ? nullptr : &bits, run);
+  run_stretches(x.reshape(grid), {blocks, 1}, columns, rows, mask == nullptr ? nullptr : &bits, run);
 }
 
 void fake_quant_rows(const Tensor& x, std::int64_t block, const detail::ElementGrid& grid, bool half_away,

@@ -106,14 +106,14 @@ void MakeE4m3Rows(const float* amax, std::int64_t count, float* scale, float* in
 }
 
 void FakeQuantInteger(const Stretch& stretch, const IntegerRows& rows) {
-  if (rows.divide) return for_stretch(stretch, IntegerFormulas<true>{rows});
-  return for_stretch(stretch, IntegerFormulas<false>{rows});
+  if (rows.divide) return map_stretch(stretch, IntegerFormulas<true>{rows});
+  return map_stretch(stretch, IntegerFormulas<false>{rows});
 }
 void FakeQuantE4m3(const Stretch& stretch, const E4m3Rows& rows) {
-  return for_stretch(stretch, E4m3Formulas{rows});
+  return map_stretch(stretch, E4m3Formulas{rows});
 }
 void FakeQuantCast(const Stretch& stretch, const IntegerCast& cast) {
-  return for_stretch(stretch, CastFormulas{cast});
+  return map_stretch(stretch, CastFormulas{cast});
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ bool vector_aligned(const T* p) {
 
 /// step(in, out, i) -> mask for the last elements, fewer than a group, through padded buffers.
 template <class T, class Step>
-void for_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int64_t count, Step&& step) {
+void map_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int64_t count, Step&& step) {
   constexpr std::size_t most = std::max<std::size_t>(HWY_MAX_BYTES / sizeof(float), 8);
   T in[most] = {}, out[most];
   std::uint8_t bits[most / 8 + 8] = {};
@@ -48,7 +48,7 @@ void for_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int
 /// y[i] = formula.value(x[i], i), mask[i] = formula.mask(x[i], i). With `ahead`, y is written past the caches
 /// and x is prefetched that number of bytes ahead.
 template <class T, class Formula>
-void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std::int64_t ahead,
+void map_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std::int64_t ahead,
                   const Formula& formula) {
   const auto step = [&](const T* in, T* out, std::int64_t i, bool streamed) HWY_ATTR {
     const FloatVector v = load(in);
@@ -67,7 +67,7 @@ void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std:
       cpu::fetch_ahead(y + i);
       return step(x + i, y + i, i, false);
     });
-  if (done < count) for_rest(x, y, mask, done, count, step);
+  if (done < count) map_rest(x, y, mask, done, count, step);
 }
 
 /// A parameter of all elements, one for each, and one for every 2^shift.
@@ -95,12 +95,12 @@ struct From {
 
 /// `rows.template make<P>(from)`: the formula with parameters of kind P.
 template <class T, class Rows>
-void for_stretch(const Stretch& s, const Rows& rows) {
+void map_stretch(const Stretch& s, const Rows& rows) {
   const T* x = static_cast<const T*>(s.x);
   T* y = static_cast<T*>(s.y);
   const std::int64_t ahead = s.beyond_cache && vector_aligned(y) ? s.ahead : 0;
   const auto part = [&](std::int64_t i, std::int64_t most, const auto& formula) HWY_ATTR {
-    for_elements(x + i, y + i, s.mask == nullptr ? nullptr : s.mask + i / 8, std::min(most, s.count - i),
+    map_elements(x + i, y + i, s.mask == nullptr ? nullptr : s.mask + i / 8, std::min(most, s.count - i),
                  ahead, formula);
   };
   if (s.shared == 0) {
@@ -118,14 +118,14 @@ void for_stretch(const Stretch& s, const Rows& rows) {
 }
 
 template <class Rows>
-void for_stretch(const Stretch& s, const Rows& rows) {
+void map_stretch(const Stretch& s, const Rows& rows) {
   switch (s.dtype) {
     case DType::f16:
-      return for_stretch<float16>(s, rows);
+      return map_stretch<float16>(s, rows);
     case DType::bf16:
-      return for_stretch<bfloat16>(s, rows);
+      return map_stretch<bfloat16>(s, rows);
     default:
-      return for_stretch<float>(s, rows);
+      return map_stretch<float>(s, rows);
   }
 }
 

@@ -35,7 +35,7 @@ struct Whole {
 
 /// Calls f(begin, end) for chunks of `length` elements, a multiple of 8, in parallel.
 template <class F>
-void for_chunks(const Whole& whole, std::int64_t length, F&& f) {
+void run_chunks(const Whole& whole, std::int64_t length, F&& f) {
   const std::int64_t count = whole.x.numel(), chunks = (count + length - 1) / length;
 #pragma omp parallel if (count > parallel_stretch)
   {
@@ -66,7 +66,7 @@ struct Broadcast {
 /// Long rows: each is a stretch, or several.
 void Broadcast::rows_of_one_parameter() const {
   const std::int64_t inner = walk.inner();
-  for_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
+  run_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t row = i / inner, stop = std::min(end, (row + 1) * inner);
       run(whole.part(i, stop, stop - i), from(walk.offset(1, row)));
@@ -79,7 +79,7 @@ void Broadcast::rows_of_one_parameter() const {
 void Broadcast::rows_of_own_parameters() const {
   const std::int64_t inner = walk.inner(), together = walk.period(1) == inner ? kLongStretch / inner : 1;
   const std::int64_t length = inner <= kLongStretch ? together * inner : kStretch;
-  for_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
+  run_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t row = i / inner, stop = together > 1 ? end : std::min(end, (row + 1) * inner);
       Stretch part = whole.part(i, stop, 0);
@@ -93,7 +93,7 @@ void Broadcast::rows_of_own_parameters() const {
 /// Short rows of whole groups, several a stretch; `dense`: row r meets parameter r.
 void Broadcast::several_rows(bool dense) const {
   const std::int64_t inner = walk.inner(), length = kStretch / inner * inner;
-  for_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
+  run_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
     const Stretch part = whole.part(begin, end, inner);
     if (dense) return run(part, from(begin / inner));
     std::array<std::array<float, kStretch / 8>, 4> buffers;
@@ -128,7 +128,7 @@ void Broadcast::repeated() const {
     for (std::int64_t i = period; i < count; ++i) to[i] = to[i - period];
     return std::exchange(to, to + count + column_skew);
   });
-  for_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
+  run_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
     run(whole.part(begin, end, 0),
         all.map([&](const float* column) { return column == nullptr ? nullptr : column + begin % period; }));
   });
@@ -137,7 +137,7 @@ void Broadcast::repeated() const {
 /// Everything else, chunk by chunk.
 void Broadcast::expanded() const {
   constexpr std::int64_t length = 1024;
-  for_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
+  run_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
     std::array<float, 4 * (length + column_skew)> buffer;
     float* to = buffer.data();
     run(whole.part(begin, end, 0), columns.map([&](const float* column) -> const float* {
@@ -150,25 +150,25 @@ void Broadcast::expanded() const {
 
 }  // namespace
 
-void for_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask,
+void run_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask,
                    const std::function<void(const Stretch&, std::int64_t)>& run) {
   const Whole whole{x, y, mask};
-  for_chunks(whole, length,
+  run_chunks(whole, length,
              [&](std::int64_t begin, std::int64_t end) { run(whole.part(begin, end, end - begin), begin); });
 }
 
-void for_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run) {
+void run_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run) {
   const Whole whole{x, y, mask};
   if (x.numel() <= parallel_stretch) return run(whole.part(0, x.numel(), x.numel()), columns);
-  for_chunks(whole, parallel_stretch / 4, [&](std::int64_t begin, std::int64_t end) {
+  run_chunks(whole, parallel_stretch / 4, [&](std::int64_t begin, std::int64_t end) {
     run(whole.part(begin, end, end - begin), columns);
   });
 }
 
-void for_stretches(const Tensor& x, const Shape& range, const Columns& columns, Tensor& y, Tensor* mask,
+void run_stretches(const Tensor& x, const Shape& range, const Columns& columns, Tensor& y, Tensor* mask,
                    const RunStretch& run) {
   if (x.numel() == 0) return;
-  if (numel(range) == 1) return for_stretches(x, columns, y, mask, run);
+  if (numel(range) == 1) return run_stretches(x, columns, y, mask, run);
   const Walk walk(
       x.shape(), x.layout(),
       {axis_strides(x.shape(), x.layout()), broadcast_strides(range, Layout::row_major, x.shape())});

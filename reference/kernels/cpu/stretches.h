@@ -22,14 +22,14 @@ using RunStretch = std::function<void(const Stretch&, const Columns&)>;
 
 /// Calls run(stretch, begin) for stretches of up to `length` elements, a multiple of 8, from element `begin`
 /// of x on, in parallel; `shared` is the number of elements.
-void for_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask,
+void run_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask,
                    const std::function<void(const Stretch&, std::int64_t)>& run);
 /// Calls run(stretch, columns) for stretches of x, in parallel: each has its own part of x, y and mask. All
 /// share the one parameter of `columns`.
-void for_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run);
+void run_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run);
 /// As above, with columns that begin at the stretch's parameters: arrays of the elements of a row-major
 /// tensor of shape `range`, padded to whole groups, which broadcasts against x.
-void for_stretches(const Tensor& x, const Shape& range, const Columns& columns, Tensor& y, Tensor* mask,
+void run_stretches(const Tensor& x, const Shape& range, const Columns& columns, Tensor& y, Tensor* mask,
                    const RunStretch& run);
 
 // Arrays of one float for each range, for kernels.

@@ -51,10 +51,10 @@ struct PutSum {
 
 }  // namespace
 
-void mask_within(const Tensor& x, const Tensor& amax, Tensor& mask) {
+void fill_amax_mask(const Tensor& x, const Tensor& amax, Tensor& mask) {
   fill_mask(x, amax, amax, WithinFormula{}, mask);
 }
-void mask_between(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& mask) {
+void fill_range_mask(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& mask) {
   fill_mask(x, lower, upper, BetweenFormula{}, mask);
 }
 

@@ -81,7 +81,7 @@ void check_options(Module& model, const CalibrateOptions& options) {
   check_amax_options(options.amax);
   for (const auto& rule : options.rules) {
     check_amax_options(rule.amax);
-    for_each_quantizer(model, rule.pattern, "calibrate", [](const NamedQuantizer&) {});
+    visit_quantizers(model, rule.pattern, "calibrate", [](const NamedQuantizer&) {});
   }
 }
 

@@ -54,7 +54,7 @@ Histogram CollectedHistogram::without_zeros() const {
 
 Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) const {
   if (method == calibrator_.method()) return calibrator_.compute_amax(options);
-  const std::string_view reading = reading_of(method);
+  const std::string_view reading = histogram_reading(method);
   options.method = reading.empty() ? method : reading;
   if (dynamic_cast<const PerAxisCalibrator*>(&calibrator_) != nullptr && method != "max")
     return calibrator_.compute_amax(options);
@@ -62,7 +62,7 @@ Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) 
   FQ_CHECK(std::ranges::find(report_methods(), options.method) != report_methods().end(), kReport,
            "{} is not read from a histogram", method);
   if (options.method == "max") return Tensor::scalar(*largest());
-  if (skips_zeros(options.method)) return Tensor::scalar(amax_of(without_zeros(), options.method, options));
+  if (skips_zeros(options.method)) return Tensor::scalar(histogram_amax(without_zeros(), options.method, options));
   return calibrator_.compute_amax(options);
 }
 

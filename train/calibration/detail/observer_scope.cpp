@@ -41,7 +41,7 @@ Shape sample_shape(const Tensor& x) { return {x.shape().begin() + 1, x.shape().e
 }  // namespace
 
 ObserverScope::ObserverScope(Module& model) : model_(model), mode_(model) {
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     before_.push_back({&q, q.observing(), q.quantizing()});
     q.set_quantizing(false);

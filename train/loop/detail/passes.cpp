@@ -24,7 +24,7 @@ enum Part : std::size_t { kForward, kBackward };
 
 Passes::Passes(std::shared_ptr<Module> model, const Options& options)
     : model_(std::move(model)), options_(options), parameters_(model_->parameters()) {
-  for_each_quantizer(*model_, [&](const NamedQuantizer& entry) { quantizers_.push_back(entry.quantizer); });
+  visit_quantizers(*model_, [&](const NamedQuantizer& entry) { quantizers_.push_back(entry.quantizer); });
 }
 
 bool Passes::waits_for_range() const {
@@ -86,7 +86,7 @@ bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
       forget();
       for (auto& parameter : parameters_) parameter.zero_grad();
       refused_ = key;
-      for_each_quantizer(*model_, [](const NamedQuantizer& entry) { entry.quantizer->forget(); });
+      visit_quantizers(*model_, [](const NamedQuantizer& entry) { entry.quantizer->forget(); });
     }
   }
   last_ = std::move(key);

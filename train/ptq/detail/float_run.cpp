@@ -24,7 +24,7 @@ void run_batch(Module& model, const Tensor& x, std::int64_t size, int batch) {
 }  // namespace
 
 FloatScope::FloatScope(Module& model) : evaluating_(model) {
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     states_.push_back({&q, q.observing(), q.quantizing()});
     q.set_observing(false);
@@ -75,7 +75,7 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
 }
 
 void check_uncalibrated(Module& model, const std::string& function) {
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+  visit_quantizers(model, [&](const NamedQuantizer& entry) {
     const auto& q = *entry.quantizer;
     const bool chosen = q.descriptor().amax().defined();  // fixed, not calibrated
     FQ_CHECK(!q.params().enabled || !q.amax().defined() || !q.descriptor().needs_amax() || chosen, function,
