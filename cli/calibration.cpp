@@ -142,7 +142,7 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOp
            "--state collects statistics of the unchanged network, and {} changes the network: collect "
            "without an algorithm, then give the states to --merge",
            name);
-  FQ_CHECK(!algorithm.runs_before() || options.merge.empty(), command,
+  FQ_CHECK(!algorithm.precedes_calibration() || options.merge.empty(), command,
            "{} changes the network that the states of --merge were collected with: calibrate in one call",
            name);
   FQ_CHECK(images, command, "{} looks at samples: give --data, and a --method that is not none", name);

@@ -41,7 +41,7 @@ class BatchProgress {
 
 }  // namespace
 
-void for_each_output(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                      const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
                      const std::string& label) {
   const GracefulStop stop;
@@ -53,7 +53,7 @@ void for_each_output(const Network& network, std::shared_ptr<const Dataset> data
     progress.add(std::min(batch, data->size() - progress.done()));
     return true;
   };
-  if (!fq::detail::for_each_output(network.module(), loader, run_ranks().get(), next))
+  if (!fq::detail::visit_outputs(network.module(), loader, run_ranks().get(), next))
     throw Interrupted(label);
 }
 
@@ -81,7 +81,7 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
         network, data, batch,
         [&](const Batch& samples, const Variable& y) { parts.add(samples.x, y.tensor()); }, output, label);
   else
-    for_each_output(
+    visit_outputs(
         network, data, batch, [&](const Tensor& y, const Tensor&) { parts.add({}, y); }, output, label);
   parts.finish();
 }

@@ -17,7 +17,7 @@ namespace fq::cli {
 
 /// Calls `visit` with the logits and labels of each batch, in order. The processes of the run share the
 /// batches. Throws Interrupted after a signal.
-void for_each_output(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                      const std::function<void(const Tensor& logits, const Tensor& labels)>& visit,
                      Output& output, const std::string& label);
 /// Calls `visit` with the samples and outputs of each batch. This process evaluates all batches.

@@ -64,7 +64,7 @@ Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, co
            checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
   if (auto table = token_table(network)) return Tokenizer(std::move(table));
   try {
-    return Tokenizer::from_class_names(network.identity().class_names);
+    return Tokenizer::from_names(network.identity().class_names);
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("[{}] {}: {}", function, checkpoint,
                                     std::string(error.what()).substr(std::string_view("[tokens] ").size())));
@@ -88,7 +88,7 @@ using fq::detail::TokenTable;
 /// Returns the class names of a text data set of characters or words with these tokens.
 std::vector<std::string> names_of(const GgufTokenizer& given) {
   std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
-  (void)Tokenizer::from_class_names(names);
+  (void)Tokenizer::from_names(names);
   return names;
 }
 

@@ -245,7 +245,7 @@ std::vector<WrittenFile> training_files(const Flags& flags) {
   const std::string out = output_checkpoint(flags);
   const bool in_folder = run_folder(flags).has_value();
   std::vector<WrittenFile> files{{out, kind::checkpoint, in_folder, flags.on("resume") ? "checkpoint" : ""}};
-  if (flags.number("val-fraction", 0, 0.9) > 0 && has_files_beside(out))
+  if (flags.number("val-fraction", 0, 0.9) > 0 && allows_sibling_files(out))
     files.push_back({best_checkpoint_path(out), kind::checkpoint});
   return files;
 }

@@ -28,7 +28,7 @@ void report_progress(const NetworkCalibrateOptions& options, const std::string& 
 }
 
 DataLoader rank_loader(const DataLoader& loader, const NetworkCalibrateOptions& options) {
-  return detail::loader_beside(
+  return detail::same_data_loader(
       loader, options.ranks ? share_of_rank(loader.options(), *options.ranks) : loader.options());
 }
 

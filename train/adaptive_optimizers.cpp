@@ -8,10 +8,10 @@ namespace fq {
 namespace {
 
 bool usable(double value) { return std::isfinite(value) && value >= 0; }
-bool below_one(double value) { return usable(value) && value < 1; }
+bool is_below_one(double value) { return usable(value) && value < 1; }
 
 void check_betas(double beta1, double beta2, double eps, std::string_view type) {
-  FQ_CHECK(below_one(beta1) && below_one(beta2), type, "beta1 is {} and beta2 {}: use 0 to less than 1",
+  FQ_CHECK(is_below_one(beta1) && is_below_one(beta2), type, "beta1 is {} and beta2 {}: use 0 to less than 1",
            beta1, beta2);
   FQ_CHECK(usable(eps), type, "eps is {}: use 0 or more", eps);
 }
@@ -25,7 +25,7 @@ std::vector<std::string> rms_states(const RmsPropOptions& o) {
 
 detail::Moments<double> moments(double beta1, double beta2) { return {beta1, 1 - beta1, beta2, 1 - beta2}; }
 
-double root_of(double beta2, std::int64_t t) {
+double bias_correction(double beta2, std::int64_t t) {
   return 1 / std::sqrt(1 - std::pow(beta2, static_cast<double>(t)));
 }
 
@@ -35,7 +35,7 @@ RmsProp::RmsProp(NamedParameters parameters, RmsPropOptions options, const std::
     : Optimizer(std::move(parameters), options.learning_rate, options.weight_decay, rules,
                 rms_states(options)),
       options_(options) {
-  FQ_CHECK(below_one(options.alpha) && below_one(options.momentum), "rmsprop",
+  FQ_CHECK(is_below_one(options.alpha) && is_below_one(options.momentum), "rmsprop",
            "alpha is {} and momentum {}: use 0 to less than 1", options.alpha, options.momentum);
   FQ_CHECK(usable(options.eps), "rmsprop", "eps is {}: use 0 or more", options.eps);
 }
@@ -51,7 +51,7 @@ void RmsProp::update(const std::vector<std::size_t>& indices, double gradient_sc
                         options_.momentum != 0 ? state.back() : Tensor()},
                        1,
                        item(i).weight_decay,
-                       {learning_rate_of(i), options_.alpha, 1 - options_.alpha, options_.eps,
+                       {parameter_rate(i), options_.alpha, 1 - options_.alpha, options_.eps,
                         options_.momentum, options_.centered ? 1.0 : 0.0}});
   }
   ops::rule_step<detail::RmsProp>(updates, gradient_scale);
@@ -74,7 +74,7 @@ void Adagrad::update(const std::vector<std::size_t>& indices, double gradient_sc
                        {item(i).state[0]},
                        1,
                        item(i).weight_decay,
-                       {learning_rate_of(i) / decay, options_.eps}});
+                       {parameter_rate(i) / decay, options_.eps}});
   }
   ops::rule_step<detail::Adagrad>(updates, gradient_scale);
 }
@@ -104,7 +104,7 @@ void NAdam::update(const std::vector<std::size_t>& indices, double gradient_scal
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
     const auto t = item(i).steps;
-    const double rate = learning_rate_of(i), decay = item(i).weight_decay;
+    const double rate = parameter_rate(i), decay = item(i).weight_decay;
     updates.push_back(
         {p.tensor(),
          p.grad(),
@@ -112,7 +112,7 @@ void NAdam::update(const std::vector<std::size_t>& indices, double gradient_scal
          options_.decoupled ? 1 - rate * decay : 1,
          options_.decoupled ? 0 : decay,
          {moments(options_.beta1, options_.beta2), rate * (1 - momentum(t)) / (1 - product(t)),
-          rate * momentum(t + 1) / (1 - product(t + 1)), root_of(options_.beta2, t), options_.eps}});
+          rate * momentum(t + 1) / (1 - product(t + 1)), bias_correction(options_.beta2, t), options_.eps}});
   }
   ops::rule_step<detail::NAdam>(updates, gradient_scale);
 }
@@ -127,7 +127,7 @@ void Lion::update(const std::vector<std::size_t>& indices, double gradient_scale
   std::vector<ops::RuleUpdate<detail::Lion>> updates;
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
-    const double rate = learning_rate_of(i);
+    const double rate = parameter_rate(i);
     updates.push_back({p.tensor(),
                        p.grad(),
                        {item(i).state[0]},
@@ -159,14 +159,14 @@ void Lamb::update(const std::vector<std::size_t>& indices, double gradient_scale
          1,
          0,
          {moments(options_.beta1, options_.beta2), 1 / (1 - std::pow(options_.beta1, static_cast<double>(t))),
-          root_of(options_.beta2, t), options_.eps, item(i).weight_decay}});
+          bias_correction(options_.beta2, t), options_.eps, item(i).weight_decay}});
   }
   ops::rule_step<detail::LambDirection>(directions, gradient_scale);
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const Tensor &p = directions[k].parameter, &direction = directions[k].state[2];
     const double of_p = ops::norm(std::span(&p, 1)), of_direction = ops::norm(std::span(&direction, 1));
     const double trust = of_p > 0 && of_direction > 0 ? of_p / of_direction : 1;
-    steps.push_back({p, directions[k].gradient, {direction}, 1, 0, {learning_rate_of(indices[k]) * trust}});
+    steps.push_back({p, directions[k].gradient, {direction}, 1, 0, {parameter_rate(indices[k]) * trust}});
   }
   ops::rule_step<detail::Descent>(steps);
 }

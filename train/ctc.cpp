@@ -17,7 +17,7 @@ namespace {
 struct CtcSample {
   const double* outputs;
   std::int64_t classes, stride;  ///< distance of the values of two classes
-  std::int64_t places;           ///< number of positions used
+  std::int64_t positions;           ///< number of positions used
 };
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -33,13 +33,13 @@ class Trellis {
   Trellis(const CtcSample& sample, const std::vector<std::int64_t>& labels, std::int64_t blank)
       : sample_(sample), states_(2 * labels.size() + 1, blank) {
     for (std::size_t i = 0; i < labels.size(); ++i) states_[2 * i + 1] = labels[i];
-    for (std::int64_t t = 0; t < sample.places; ++t) norms_.push_back(log_sum(t));
+    for (std::int64_t t = 0; t < sample.positions; ++t) norms_.push_back(log_sum(t));
     fill_forward();
   }
 
   [[nodiscard]] double loss() const {
-    if (sample_.places == 0) return states_.size() == 1 ? 0 : -kNever;
-    const double* last = forward_.data() + static_cast<std::size_t>(sample_.places - 1) * states_.size();
+    if (sample_.positions == 0) return states_.size() == 1 ? 0 : -kNever;
+    const double* last = forward_.data() + static_cast<std::size_t>(sample_.positions - 1) * states_.size();
     const double all =
         states_.size() == 1 ? last[0] : log_add(last[states_.size() - 1], last[states_.size() - 2]);
     return -all;
@@ -48,7 +48,7 @@ class Trellis {
   void add_gradient(double weight, double* gradient) const {
     const double all = loss();
     std::vector<double> behind = last_column(), share(static_cast<std::size_t>(sample_.classes));
-    for (std::int64_t t = sample_.places - 1; t >= 0; --t) {
+    for (std::int64_t t = sample_.positions - 1; t >= 0; --t) {
       std::ranges::fill(share, kNever);
       for (std::size_t s = 0; s < states_.size(); ++s) {
         double& sum = share[static_cast<std::size_t>(states_[s])];
@@ -57,7 +57,7 @@ class Trellis {
       for (std::int64_t c = 0; c < sample_.classes; ++c)
         gradient[c * sample_.stride + t] +=
             weight * (std::exp(log_p(c, t)) - std::exp(share[static_cast<std::size_t>(c)] + all));
-      if (t > 0) behind = column_before(behind, t);
+      if (t > 0) behind = previous_column(behind, t);
     }
   }
 
@@ -83,8 +83,8 @@ class Trellis {
   }
 
   void fill_forward() {
-    forward_.assign(static_cast<std::size_t>(sample_.places) * states_.size(), kNever);
-    for (std::int64_t t = 0; t < sample_.places; ++t)
+    forward_.assign(static_cast<std::size_t>(sample_.positions) * states_.size(), kNever);
+    for (std::int64_t t = 0; t < sample_.positions; ++t)
       for (std::size_t s = 0; s < states_.size(); ++s)
         forward_[static_cast<std::size_t>(t) * states_.size() + s] = log_p(states_[s], t) + arriving(t, s);
   }
@@ -103,7 +103,7 @@ class Trellis {
   }
   /// Returns the log probabilities of the positions after t - 1, by state at t - 1, from those after t, by
   /// state at t.
-  [[nodiscard]] std::vector<double> column_before(const std::vector<double>& behind, std::int64_t t) const {
+  [[nodiscard]] std::vector<double> previous_column(const std::vector<double>& behind, std::int64_t t) const {
     std::vector<double> out(states_.size(), kNever);
     for (std::size_t s = 0; s < states_.size(); ++s) {
       const double here = behind[s] + log_p(states_[s], t);
@@ -148,7 +148,7 @@ std::vector<double> doubles(const Tensor& tensor) {
 }
 
 /// Returns the number of positions used of each sample.
-Row lengths_of(const Shape& outputs, const Tensor& given) {
+Row used_lengths(const Shape& outputs, const Tensor& given) {
   if (!given.defined()) return Row(static_cast<std::size_t>(outputs[0]), outputs[2]);
   FQ_CHECK(given.dtype() == DType::i64 && given.shape() == Shape{outputs[0]}, kCtc,
            "the lengths are {}: give i64 [{}]", given.describe(), outputs[0]);
@@ -199,7 +199,7 @@ std::int64_t largest(const std::vector<double>& values, std::size_t begin, std::
 
 Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOptions& options) {
   FQ_CHECK(outputs.defined() && outputs.rank() == 3 && outputs.dim(1) > 1, kCtc,
-           "the outputs are {}: give [N, C, L], two classes or more at each of L places",
+           "the outputs are {}: give [N, C, L], two classes or more at each of L positions",
            outputs.defined() ? to_string(outputs.shape()) : "undefined");
   const Variable y = outputs.as_float();
   const Tensor values = y.tensor();
@@ -209,7 +209,7 @@ Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOpt
   FQ_CHECK(static_cast<std::int64_t>(rows.size()) == values.dim(0), kCtc, "the outputs are {}, the labels {}",
            values.describe(), labels.describe());
   const bool gradient = detail::needs_grad({y});
-  Found found = compute(values, rows, lengths_of(values.shape(), options.lengths), options, gradient);
+  Found found = compute(values, rows, used_lengths(values.shape(), options.lengths), options, gradient);
   const auto backward = [shape = values.shape(), dtype = values.dtype(), device = values.device(),
                          slopes = std::move(found.gradient)](const Tensor& dy) {
     std::vector<double> dx = slopes;
@@ -242,28 +242,28 @@ std::vector<Row> label_rows(const Tensor& labels, std::int64_t classes, std::int
   return rows;
 }
 
-std::int64_t ctc_places(const Row& labels) {
-  std::int64_t places = static_cast<std::int64_t>(labels.size());
-  for (std::size_t i = 1; i < labels.size(); ++i) places += labels[i] == labels[i - 1] ? 1 : 0;
-  return places;
+std::int64_t ctc_positions(const Row& labels) {
+  std::int64_t positions = static_cast<std::int64_t>(labels.size());
+  for (std::size_t i = 1; i < labels.size(); ++i) positions += labels[i] == labels[i - 1] ? 1 : 0;
+  return positions;
 }
 
 Tensor ctc_decode(const Tensor& outputs, std::int64_t blank) {
   FQ_CHECK(outputs.defined() && outputs.rank() == 3, "ctc_decode", "the outputs are {}: give [N, C, L]",
            outputs.describe());
-  const std::int64_t classes = outputs.dim(1), places = outputs.dim(2);
+  const std::int64_t classes = outputs.dim(1), positions = outputs.dim(2);
   const std::vector<double> values = doubles(outputs);
-  Row read(static_cast<std::size_t>(outputs.dim(0) * places), -1);
+  Row read(static_cast<std::size_t>(outputs.dim(0) * positions), -1);
   for (std::int64_t n = 0; n < outputs.dim(0); ++n) {
-    auto next = read.begin() + n * places;
+    auto next = read.begin() + n * positions;
     std::int64_t before = blank;
-    for (std::int64_t t = 0; t < places; ++t) {
-      const auto c = largest(values, static_cast<std::size_t>(n * classes * places + t), classes, places);
+    for (std::int64_t t = 0; t < positions; ++t) {
+      const auto c = largest(values, static_cast<std::size_t>(n * classes * positions + t), classes, positions);
       if (c != before && c != blank) *next++ = c;
       before = c;
     }
   }
-  return Tensor::from(read, {outputs.dim(0), places});
+  return Tensor::from(read, {outputs.dim(0), positions});
 }
 
 std::int64_t edit_distance(const Row& a, const Row& b) {

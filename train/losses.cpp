@@ -172,11 +172,11 @@ void check_places(const Variable& outputs, const Tensor& labels, const losses::C
   if (outputs.rank() != 3 || o.zero_infinity) return;
   const auto rows = label_rows(labels, outputs.dim(1), o.blank, o.padding);
   for (std::size_t n = 0; n < rows.size(); ++n)
-    FQ_CHECK(ctc_places(rows[n]) <= outputs.dim(2), "ctc",
+    FQ_CHECK(ctc_positions(rows[n]) <= outputs.dim(2), "ctc",
              "the {} labels of sample {} of the batch require {} positions, with a blank between equal "
              "labels, and the outputs have {}: use a network with more positions, or skip these samples with "
              "zero_infinity=1",
-             rows[n].size(), n, ctc_places(rows[n]), outputs.dim(2));
+             rows[n].size(), n, ctc_positions(rows[n]), outputs.dim(2));
 }
 
 Loss ctc_loss(const LossOptions& o) {
@@ -206,10 +206,10 @@ constexpr int kClasses = 1;
 
 /// Returns the mean over rows of sum_c p_c (log p_c - log q_c), times the square of the temperature.
 Variable divergence(const Variable& outputs, const Variable& teacher, double temperature) {
-  const auto log_of = [&](const Variable& x) {
+  const auto log_probabilities = [&](const Variable& x) {
     return ops::log_softmax(ops::scale(x, 1 / temperature), kClasses);
   };
-  const Variable log_p = log_of(teacher), distance = ops::sub(log_p, log_of(outputs));
+  const Variable log_p = log_probabilities(teacher), distance = ops::sub(log_p, log_probabilities(outputs));
   const double rows =
       static_cast<double>(log_p.tensor().numel()) / static_cast<double>(log_p.shape()[kClasses]);
   return ops::scale(ops::sum(ops::multiply(distance, ops::exp(log_p))), temperature * temperature / rows);

@@ -169,7 +169,7 @@ struct CtcOptions {
 
 /// Returns the smallest number of positions that the labels fit into: one per label, and one between equal
 /// neighbours.
-[[nodiscard]] std::int64_t ctc_places(const std::vector<std::int64_t>& labels);
+[[nodiscard]] std::int64_t ctc_positions(const std::vector<std::int64_t>& labels);
 
 /// Decodes outputs [N, C, L] greedily: takes the largest class at each position, then removes repeats, then
 /// blanks. Returns i64 [N, L] on the host, padded with -1.

@@ -48,7 +48,7 @@ MemoryPlan plan_memory(Module& model, const Shape& input_shape, const OptimizerO
   const std::int64_t before = Growth::used();
   Growth growth;
   MemoryPlan plan;
-  const detail::MetaScope on_meta(model, true);
+  const detail::MetaScope meta_scope(model, true);
   plan.parameters = growth();
   const auto optimizer = make_optimizer(model, options);
   plan.optimizer_state = growth();

@@ -16,7 +16,7 @@ namespace {
 
 bool usable(double value) { return std::isfinite(value) && value >= 0; }
 
-NamedParameters without_repeats(const NamedParameters& parameters) {
+NamedParameters unique_parameters(const NamedParameters& parameters) {
   NamedParameters out;
   for (const auto& [name, value] : parameters) {
     FQ_CHECK(value.defined(), "optimizer", "the parameter '{}' is undefined", name);
@@ -101,7 +101,7 @@ std::vector<ParameterRule> decay_weights_only(const Module& model) {
 
 Optimizer::Optimizer(NamedParameters parameters, double learning_rate, double weight_decay,
                      const std::vector<ParameterRule>& rules, std::vector<std::string> state_names)
-    : parameters_(without_repeats(parameters)), state_names_(std::move(state_names)) {
+    : parameters_(unique_parameters(parameters)), state_names_(std::move(state_names)) {
   FQ_CHECK(usable(weight_decay), "optimizer", "the weight decay is {}: use 0 or more", weight_decay);
   std::ranges::for_each(rules, check_rule);
   set_learning_rate(learning_rate);
@@ -196,7 +196,7 @@ void Sgd::update_dampened(const std::vector<std::size_t>& indices, double gradie
                        {item(i).state[0]},
                        1,
                        item(i).weight_decay,
-                       {learning_rate_of(i), options_.momentum, rest, 0}});
+                       {parameter_rate(i), options_.momentum, rest, 0}});
   }
   ops::rule_step<detail::DampenedSgd>(updates, gradient_scale);
 }
@@ -207,7 +207,7 @@ void Sgd::update(const std::vector<std::size_t>& indices, double gradient_scale)
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
     updates_.push_back({p.tensor(), p.grad(), item(i).state.empty() ? Tensor{} : item(i).state[0],
-                        learning_rate_of(i), item(i).weight_decay});
+                        parameter_rate(i), item(i).weight_decay});
   }
   ops::sgd_step(updates_, {options_.momentum, options_.nesterov, gradient_scale});
   updates_.clear();
@@ -237,7 +237,7 @@ void Adam::update_amsgrad(const std::vector<std::size_t>& indices, double gradie
     const Variable& p = parameters()[i].second;
     const auto& state = item(i).state;
     const auto t = static_cast<double>(item(i).steps);
-    const double rate = learning_rate_of(i), decay = item(i).weight_decay;
+    const double rate = parameter_rate(i), decay = item(i).weight_decay;
     updates.push_back({p.tensor(),
                        p.grad(),
                        {state[0], state[1], state[2]},
@@ -257,7 +257,7 @@ void Adam::update(const std::vector<std::size_t>& indices, double gradient_scale
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
     updates_.push_back({p.tensor(), p.grad(), item(i).state[0], item(i).state[1], item(i).steps,
-                        learning_rate_of(i), item(i).weight_decay});
+                        parameter_rate(i), item(i).weight_decay});
   }
   ops::adam_step(updates_, {options_.beta1, options_.beta2, options_.eps, decoupled_, gradient_scale});
   updates_.clear();

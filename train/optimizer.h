@@ -107,7 +107,7 @@ class Optimizer {
   /// Returns the state of parameter `i`.
   [[nodiscard]] const Item& item(std::size_t i) const { return items_[i]; }
   /// Returns the learning rate of parameter `i`.
-  [[nodiscard]] double learning_rate_of(std::size_t i) const {
+  [[nodiscard]] double parameter_rate(std::size_t i) const {
     return learning_rate_ * items_[i].learning_rate_factor;
   }
 

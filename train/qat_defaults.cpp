@@ -40,17 +40,17 @@ bool are_static_integers(const PartialQuantParams& fields) {
   return are_fixed_integers(fields) && !have_blocks(fields);
 }
 
-bool are_blocks_of(const PartialQuantParams& fields, int bits) {
+bool are_integer_blocks(const PartialQuantParams& fields, int bits) {
   return are_fixed_integers(fields) && have_blocks(fields) &&
          (*fields.block_sizes)->type == BlockType::fixed && (*fields.num_bits)->bits() <= bits;
 }
 
-bool are_low_blocks(const PartialQuantParams& fields) { return are_blocks_of(fields, kLowBlockBits); }
+bool are_low_blocks(const PartialQuantParams& fields) { return are_integer_blocks(fields, kLowBlockBits); }
 
-int bits_of(const PartialQuantParams& fields) {
+int smallest_bits(const PartialQuantParams& fields) {
   const bool count = are_static_integers(fields) || are_low_blocks(fields);
   int bits = count ? (*fields.num_bits)->bits() : kBits;
-  for (const auto& part : fields.sequence) bits = std::min(bits, bits_of(part));
+  for (const auto& part : fields.sequence) bits = std::min(bits, smallest_bits(part));
   return bits;
 }
 
@@ -105,10 +105,10 @@ Traits collect_traits(const QuantConfig& config, QatDefaults& out) {
     traits.binary = traits.binary || (rule.fields.binary && rule.fields.binary->value_or(false));
     traits.narrow = traits.narrow || is_narrow(rule.fields);
     traits.coarser_than_int8 = traits.coarser_than_int8 || are_coarser_than_int8(rule.fields);
-    traits.low_blocks = traits.low_blocks || are_blocks_of(rule.fields, kLowBits);
-    out.bits = std::min(out.bits, bits_of(rule.fields));
+    traits.low_blocks = traits.low_blocks || are_integer_blocks(rule.fields, kLowBits);
+    out.bits = std::min(out.bits, smallest_bits(rule.fields));
     if (!rule.pattern.ends_with("weight_quantizer")) {
-      out.activation_bits = std::min(out.activation_bits, bits_of(rule.fields));
+      out.activation_bits = std::min(out.activation_bits, smallest_bits(rule.fields));
       traits.activations = traits.activations || rule.fields.enable.value_or(true);
     }
     name_quantizers_of_every_layer(rule, out);
@@ -121,7 +121,7 @@ struct Rates {
   double samples, distilled, text;
 };
 
-Rates rates_of(const QatDefaults& format, const Traits& traits) {
+Rates learning_rates(const QatDefaults& format, const Traits& traits) {
   if (!format.float_blocks.empty()) return {1e-3, 1e-3, 1e-3};
   if (format.activation_bits <= kLowBits) {
     if (format.bits <= kFewestBits) return {4e-3, 4e-3, 4e-3};
@@ -263,7 +263,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   choose_for_float_blocks(out);
   if (traits.low_blocks) out.weight_method = "mse_search";
   if (out.bits <= kLowBits) choose_for_few_bits(traits, out);
-  const Rates rates = rates_of(out, traits);
+  const Rates rates = learning_rates(out, traits);
   out.learning_rate = rates.samples;
   out.distilled_learning_rate = rates.distilled;
   out.text_learning_rate = rates.text;
@@ -359,7 +359,7 @@ bool is_text(const Dataset& data) {
 double float_accuracy(Module& model, const std::shared_ptr<const Dataset>& data) {
   DataLoader loader(some_samples(data, kSamples, 0),
                     {.batch_size = kBatch, .shuffle = false, .prefetch = 0, .device = model.device()});
-  const ptq::FloatScope in_float(model);
+  const ptq::FloatScope float_scope(model);
   return evaluate(model, loader).accuracy;
 }
 

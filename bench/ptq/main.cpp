@@ -77,7 +77,7 @@ void run(const Network& network, Digits& digits, const FormatColumn& format, con
   const fq::ptq::Algorithm algorithm(config, kSamples);
   auto model = network.build(digits.train);
   const auto begin = std::chrono::steady_clock::now();
-  (void)fq::quantize(*model, config, fq::ptq::input_shape_of(digits.train));
+  (void)fq::quantize(*model, config, fq::ptq::loader_input_shape(digits.train));
   auto changed = algorithm.before(*model, digits.train).layers.size();
   (void)fq::calibrate(*model, digits.train, {.samples = kSamples});
   changed += algorithm.after(*model, digits.train).layers.size();

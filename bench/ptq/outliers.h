@@ -16,7 +16,7 @@ namespace fq::ptq {
 /// one) by `factor`, and divides the weights that read them by `factor`. The float network is unchanged up to
 /// rounding.
 inline void add_outliers(Module& model, DataLoader& data, float factor) {
-  const TraceGraph graph = float_graph(model, input_shape_of(data));
+  const TraceGraph graph = float_graph(model, loader_input_shape(data));
   const auto statistics =
       input_statistics(model, data, weighted_layers(model, graph).layers, {.gram = false}, "add_outliers");
   for (const auto& group : folding_groups(model, graph).groups) {

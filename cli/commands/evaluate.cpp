@@ -36,7 +36,7 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
     sum.add(logits, labels);
     if (sum.accuracy()) classes.add(predictions(logits), labels);
   };
-  for_each_output(network, data, batch, visit, output, "evaluate");
+  visit_outputs(network, data, batch, visit, output, "evaluate");
   return {sum.score(), sum.accuracy(), std::move(classes)};
 }
 

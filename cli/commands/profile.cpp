@@ -24,9 +24,9 @@ std::string trace_path(const Flags& flags) {
   if (!flags.text("profile").empty()) return flags.text("profile");
   if (const auto folder = run_folder(flags)) return folder->file("profile.json");
   const std::string output = flags.text("output");
-  FQ_CHECK(has_files_beside(output), flags.command(),
+  FQ_CHECK(allows_sibling_files(output), flags.command(),
            "--profile: {} is no file, so the trace has no default name: give --profile=FILE", output);
-  return beside_checkpoint(output, ".profile.json");
+  return sibling_path(output, ".profile.json");
 }
 
 ordered_json rows_of(const Profile& profile) {

@@ -116,7 +116,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std:
   const std::string steps = before == 0 ? fmt::format("{} steps", result.steps)
                                         : fmt::format("{} of {} steps", result.steps - before, result.steps);
   std::string text = fmt::format("{} in {}, {}", steps, duration(watch_.seconds()), path);
-  if (result.best_epoch >= 0 && has_files_beside(path)) {
+  if (result.best_epoch >= 0 && allows_sibling_files(path)) {
     const std::string best = best_checkpoint_path(path);
     found.update({{"best", best}, {"best_epoch", result.best_epoch + 1}});
     if (accuracy_) found["best_accuracy"] = 100 * result.best_accuracy;

@@ -33,7 +33,7 @@ class ReadTokenizer {
     const auto* merges = value<Texts>("tokenizer.ggml.merges");
     if (merges != nullptr && !merges->empty()) return {{}, joined(*tokens, *merges).dump()};
     GgufTokenizer out;
-    for (const auto& token : *tokens) out.tokens.push_back(detail::from_byte_alphabet(token));
+    for (const auto& token : *tokens) out.tokens.push_back(detail::decode_byte_alphabet(token));
     return out;
   }
 

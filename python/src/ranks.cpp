@@ -50,7 +50,7 @@ std::shared_ptr<Communicator> ranks_of(nb::handle value) {
 
 void check_same_call(Communicator* ranks, const char* function, Module& model, nlohmann::json settings) {
   if (ranks == nullptr) return;
-  settings.update({{"call", function}, {"model", detail::fingerprint_of(model)}});
+  settings.update({{"call", function}, {"model", detail::model_fingerprint(model)}});
   detail::check_same_everywhere(*ranks, settings);
 }
 

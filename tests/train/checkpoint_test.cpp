@@ -161,9 +161,9 @@ TEST(Checkpoint, DerivesTheBestPath) {
   EXPECT_EQ(best_checkpoint_path("last.h5"), "last.best.h5");
   EXPECT_EQ(best_checkpoint_path("a.b/run.1"), "a.b/run.1.best.h5");
   EXPECT_EQ(best_checkpoint_path("run.2.h5"), "run.2.best.h5");
-  EXPECT_EQ(beside_checkpoint("run.1", ".profile.json"), "run.1.profile.json");
-  EXPECT_TRUE(has_files_beside("not there"));
-  EXPECT_FALSE(has_files_beside("/dev/null"));
+  EXPECT_EQ(sibling_path("run.1", ".profile.json"), "run.1.profile.json");
+  EXPECT_TRUE(allows_sibling_files("not there"));
+  EXPECT_FALSE(allows_sibling_files("/dev/null"));
 }
 
 }  // namespace

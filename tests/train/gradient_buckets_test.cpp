@@ -57,7 +57,7 @@ Ran run(const std::shared_ptr<Communicator>& ranks, const std::vector<std::int64
     ProfileStep work;
     for (std::int64_t batch = 0; batch < batches[std::size_t(step)]; ++batch, ++seed) {
       if (batch % ranks->size() != ranks->rank()) {
-        shared.pass_over();
+        shared.skip_batch();
         continue;
       }
       shared.begin_batch(batches[std::size_t(step)]);

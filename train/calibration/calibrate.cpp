@@ -45,7 +45,7 @@ void check_model(Module& model) {
            "the model has no quantizer to calibrate: quantize it first");
 }
 
-std::vector<TensorQuantizer*> quantizers_of(const Targets& targets) {
+std::vector<TensorQuantizer*> target_quantizers(const Targets& targets) {
   std::vector<TensorQuantizer*> out;
   for (const auto& target : targets) out.push_back(target.entry.quantizer);
   return out;
@@ -108,7 +108,7 @@ void run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuant
         fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
                     "one_pass and two_pass share them",
                     method));
-  DataLoader whole = detail::loader_beside(data, all_batches(data.options()));
+  DataLoader whole = detail::same_data_loader(data, all_batches(data.options()));
   run_passes(model, whole, quantizers, options, *one_rank(), report);
 }
 
@@ -148,7 +148,7 @@ void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
 /// ranges of the layer's own inputs.
 void set_ranges(Module& model, const Chosen& chosen) {
   const std::map<TensorQuantizer*, CalibratedRange> ranges(chosen.begin(), chosen.end());
-  const auto weights = detail::weights_of(model);
+  const auto weights = detail::quantizer_weights(model);
   bool behind = false;
   std::optional<std::string> layer;  // layer of weights that are zero, during its own quantizers
   for (const auto& entry : named_quantizers(model)) {
@@ -233,7 +233,7 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
   detail::check_options(model, options);
   const Targets targets = activations_and_weights(model, options.keep_known).first;
   if (targets.empty()) return {};
-  const auto quantizers = quantizers_of(targets);
+  const auto quantizers = target_quantizers(targets);
   CalibrationUndo undo(quantizers);
   detail::set_methods(targets, options);
   CalibrationReport report;
@@ -254,7 +254,7 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   check_model(model);
   detail::check_options(model, options);
   const auto [activations, weights] = activations_and_weights(model, options.keep_known);
-  CalibrationUndo undo(quantizers_of(activations)), undo_weights(quantizers_of(weights));
+  CalibrationUndo undo(target_quantizers(activations)), undo_weights(target_quantizers(weights));
   detail::set_methods(activations, options);
   detail::set_methods(weights, options);
   collect_weights(weights);
@@ -280,7 +280,7 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   check_model(model);
   detail::check_options(model, options);
   const Targets activations = activations_and_weights(model, options.keep_known).first;
-  CalibrationUndo undo(quantizers_of(activations));
+  CalibrationUndo undo(target_quantizers(activations));
   CalibrationReport report = collect_ranges(model, data, options);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
            "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");

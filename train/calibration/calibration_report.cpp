@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kWeightBins = 2048;
 
-std::string granularity_of(const QuantDescriptor& d) {
+std::string granularity_text(const QuantDescriptor& d) {
   std::string text = d.dynamic() || d.has_dynamic_blocks() ? "from each input, " : "";
   if (!d.axis().empty()) return text + fmt::format("axis {}", fmt::join(d.axis().values(), ", "));
   if (d.block_sizes().empty()) return text + "per tensor";
@@ -34,7 +34,7 @@ QuantizerReport described(const NamedQuantizer& entry, bool is_weight, const std
   const auto& d = entry.quantizer->descriptor();
   QuantizerReport out{.name = entry.name, .aliases = entry.aliases, .is_weight = is_weight};
   out.format = to_string(d.format());
-  out.granularity = granularity_of(d);
+  out.granularity = granularity_text(d);
   out.is_chosen = entry.quantizer->amax().defined();
   out.in_force.method = d.learn_amax() && out.is_chosen ? "learned" : method;
   for (const auto& name : report_methods()) out.methods.push_back({.method = name});
@@ -47,7 +47,7 @@ void set_reason(QuantizerReport& out, const std::string& reason) {
 }
 
 /// Returns the message of an error without the function name.
-std::string text_of(const ArgumentError& error) {
+std::string short_message(const ArgumentError& error) {
   const std::string text = error.what();
   const auto end = text.find("] ");
   return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
@@ -58,7 +58,7 @@ void try_range(RangeReport& range, const Measure& measure) {
   try {
     measure();
   } catch (const ArgumentError& error) {
-    range.reason = text_of(error);
+    range.reason = short_message(error);
   }
 }
 
@@ -150,7 +150,7 @@ std::vector<NamedQuantizer> enabled_quantizers(Module& model) {
   return out;
 }
 
-Methods methods_of(const std::vector<NamedQuantizer>& entries) {
+Methods quantizer_methods(const std::vector<NamedQuantizer>& entries) {
   Methods out;
   for (const auto& entry : entries) out[entry.quantizer] = entry.quantizer->descriptor().calib_method();
   return out;
@@ -163,7 +163,7 @@ void check_options(const AmaxOptions& options) {
 
 std::vector<QuantizerReport> reports(Module& model, const std::vector<NamedQuantizer>& entries,
                                      const Methods& methods, const AmaxOptions& options) {
-  const auto weights = detail::weights_of(model);
+  const auto weights = detail::quantizer_weights(model);
   std::vector<QuantizerReport> out;
   for (const auto& entry : entries) {
     const auto weight = weights.find(entry.quantizer);
@@ -174,7 +174,7 @@ std::vector<QuantizerReport> reports(Module& model, const std::vector<NamedQuant
 }
 
 /// Returns names of quantizers in the order of the file.
-std::vector<std::string> names_in(const StateDict& quantizers) {
+std::vector<std::string> quantizer_names(const StateDict& quantizers) {
   std::vector<std::string> out;
   const auto add = [&out](const std::string& key) {
     const std::string name = key.substr(0, key.find('/'));
@@ -222,7 +222,7 @@ std::vector<QuantizerReport> calibration_report(Module& model, const AmaxOptions
   check_options(options);
   check_not_compressed(model, kReport);
   const auto entries = enabled_quantizers(model);
-  return reports(model, entries, methods_of(entries), options);
+  return reports(model, entries, quantizer_methods(entries), options);
 }
 
 std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data, std::int64_t samples,
@@ -231,7 +231,7 @@ std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data,
   check_options(options);
   check_not_compressed(model, kReport);
   const auto entries = enabled_quantizers(model);
-  const Methods methods = methods_of(entries);
+  const Methods methods = quantizer_methods(entries);
   std::vector<TensorQuantizer*> activations;
   for (const auto& target : detail::calibration_targets(model, false))
     if (!target.is_weight()) activations.push_back(target.entry.quantizer);
@@ -245,7 +245,7 @@ std::vector<QuantizerReport> calibration_report(const StateDict& state, const st
   check_options(options);
   const StateDict quantizers = state.sub("quantizers");
   std::vector<QuantizerReport> out;
-  for (const auto& name : names_in(quantizers)) {
+  for (const auto& name : quantizer_names(quantizers)) {
     try {
       const auto quantizer = saved_quantizer(quantizers, name);
       out.push_back(detail::quantizer_report({name, quantizer.get(), {}}, Variable(),
@@ -270,7 +270,7 @@ std::vector<QuantizationError> compute_quantization_mse(Module& model, DataLoade
                                                         std::string_view pattern) {
   FQ_CHECK(samples >= 0, "compute_quantization_mse", "{} samples: use 1 or more, or 0 for all", samples);
   check_not_compressed(model, "compute_quantization_mse");
-  const auto weights = detail::weights_of(model);
+  const auto weights = detail::quantizer_weights(model);
   std::vector<NamedQuantizer> entries;
   visit_quantizers(model, pattern, "compute_quantization_mse", [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;

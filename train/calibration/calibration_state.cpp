@@ -88,7 +88,7 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
              "is not in this model: the state is of another model, or of other settings");
 }
 
-std::int64_t samples_of(const StateDict& state, const std::string& path) {
+std::int64_t read_samples(const StateDict& state, const std::string& path) {
   const Json samples = state.has_attribute("samples") ? state.attribute("samples") : Json();
   const auto count = detail::whole_if<std::int64_t>(samples, 0);
   if (!count) refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
@@ -99,7 +99,7 @@ using Take = std::function<void(TensorQuantizer&, const StateDict&, const std::s
 
 std::int64_t take_state(Module& model, const StateDict& state, const std::string& path, const Take& take,
                         bool keep = true) {
-  const std::int64_t samples = samples_of(state, path);
+  const std::int64_t samples = read_samples(state, path);
   check_model(model, state, path);
   check_calibrated(model, state, path);
   std::vector<TensorQuantizer*> quantizers;

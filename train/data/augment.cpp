@@ -33,7 +33,7 @@ std::string_view words(SampleKind kind) {
   return "no images, signals or rows";
 }
 
-std::vector<std::string> changes_of(SampleKind kind) {
+std::vector<std::string> change_names(SampleKind kind) {
   std::vector<std::string> names;
   for (const auto& operation : operations())
     if (operation.make.of(kind) != nullptr) names.emplace_back(operation.change.name);
@@ -92,11 +92,11 @@ void check(const AugmentOptions& options) {
 
 void check(const AugmentOptions& options, const Shape& sample, bool token_ids) {
   check(options);
-  const auto kind = detail::kind_of(sample, token_ids);
+  const auto kind = detail::sample_kind(sample, token_ids);
   for (const auto& operation : operations()) {
     if (!operation.on(options)) continue;
     const auto* name = operation.change.name;
-    const auto there = changes_of(kind);
+    const auto there = change_names(kind);
     FQ_CHECK(operation.make.of(kind) != nullptr, kAugment, "samples {} are {}, which have no {}: {}",
              to_string(sample), words(kind), name,
              there.empty() ? "they are not augmented" : fmt::format("use {}", fmt::join(there, ", ")));
@@ -113,7 +113,7 @@ void augment(Tensor& samples, std::span<const std::int64_t> keys, const AugmentO
   const Shape shape(samples.shape().begin() + 1, samples.shape().end());
   const bool ids = samples.dtype() == DType::i64;
   check(options, shape, ids);
-  const auto kind = detail::kind_of(shape, ids);
+  const auto kind = detail::sample_kind(shape, ids);
   const std::vector<float> ones(background.size(), 1.0f);
   auto* floats = ids ? nullptr : samples.mutable_data<float>();
   auto* tokens = ids ? samples.mutable_data<std::int64_t>() : nullptr;

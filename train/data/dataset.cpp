@@ -92,7 +92,7 @@ TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::mov
 
 Batch TensorDataset::read(std::span<const std::int64_t> rows) const {
   check_rows(rows, size());
-  return {detail::rows_of(x_, rows), y_.defined() ? detail::rows_of(y_, rows) : Tensor()};
+  return {detail::select_rows(x_, rows), y_.defined() ? detail::select_rows(y_, rows) : Tensor()};
 }
 
 std::uint32_t TensorDataset::fingerprint() const { return checksum(y_, checksum(x_, size_checksum(*this))); }
@@ -114,7 +114,7 @@ Batch Subset::read(std::span<const std::int64_t> rows) const {
 
 Tensor Subset::labels() const {
   const Tensor all = data_->labels();
-  return all.defined() ? detail::rows_of(all, rows_) : all;
+  return all.defined() ? detail::select_rows(all, rows_) : all;
 }
 
 std::uint32_t Subset::fingerprint() const { return checksum(rows_, data_->fingerprint()); }

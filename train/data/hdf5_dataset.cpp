@@ -123,7 +123,7 @@ Batch Hdf5Dataset::read(std::span<const std::int64_t> rows) const {
   Shape shape{count};
   shape.insert(shape.end(), sample_shape().begin(), sample_shape().end());
   Batch batch{Tensor::empty(shape, token_ids() ? DType::i64 : DType::f32), {}};
-  if (body_->y.defined()) batch.y = detail::rows_of(body_->y, rows).to(label_dtype(body_->y));
+  if (body_->y.defined()) batch.y = detail::select_rows(body_->y, rows).to(label_dtype(body_->y));
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
     const std::int64_t in_piece = body_->x->piece_rows();
@@ -140,8 +140,8 @@ std::vector<std::int64_t> Hdf5Dataset::block_starts() const {
 }
 
 std::int64_t Hdf5Dataset::blocks_at_once() const noexcept {
-  const std::int64_t kept = body_->x->capacity();
-  return kept >= body_->x->count() ? kept : std::max<std::int64_t>(kept / 2, 1);
+  const std::int64_t cached_blocks = body_->x->capacity();
+  return cached_blocks >= body_->x->count() ? cached_blocks : std::max<std::int64_t>(cached_blocks / 2, 1);
 }
 
 }  // namespace fq

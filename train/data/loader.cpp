@@ -90,7 +90,7 @@ struct DataLoader::Body {
     check_options(*data, options);
   }
 
-  void go_to(detail::Place next) {
+  void seek(detail::Place next) {
     ahead.reset();
     source.reset();
     place = next;
@@ -128,7 +128,7 @@ std::int64_t DataLoader::batches_per_epoch() const noexcept {
 
 void DataLoader::start_epoch(std::int64_t epoch) {
   FQ_CHECK(epoch >= 0, "data_loader", "the epoch is {}: they count from 0", epoch);
-  if (this->epoch() != epoch || position() != 0) body_->go_to({epoch, 0});
+  if (this->epoch() != epoch || position() != 0) body_->seek({epoch, 0});
 }
 
 StateDict DataLoader::state_dict() const {
@@ -153,7 +153,7 @@ void DataLoader::load_state_dict(const StateDict& state) {
   FQ_CHECK(place.position <= size, "data_loader", "the state is at position {} of {}: it is damaged",
            place.position, size);
   body_->options.seed = seed;
-  body_->go_to(place);
+  body_->seek(place);
 }
 
 }  // namespace fq

@@ -53,7 +53,7 @@ class SplitPart : public Dataset {
     for (std::int64_t group = 0; group < rows_->groups(); ++group) {
       const auto rows = rows_->rows(part_, group);
       if (rows.empty()) continue;
-      out.slice(begin, begin + std::ssize(rows)).copy_from(detail::rows_of(all, rows));
+      out.slice(begin, begin + std::ssize(rows)).copy_from(detail::select_rows(all, rows));
       begin += std::ssize(rows);
     }
     return out;

@@ -16,7 +16,7 @@
 namespace fq {
 namespace {
 
-std::vector<BatchNorm*> norms_of(Module& model) {
+std::vector<BatchNorm*> unfrozen_norms(Module& model) {
   std::vector<BatchNorm*> out;
   for (const auto& [name, module] : model.named_modules())
     if (auto* norm = dynamic_cast<BatchNorm*>(module); norm != nullptr && !norm->frozen())
@@ -103,14 +103,14 @@ void WeightAverage::load_state(const StateDict& state) {
   updates_ = updates;
 }
 
-std::int64_t live_batch_norms(Module& model) { return std::int64_t(norms_of(model).size()); }
+std::int64_t live_batch_norms(Module& model) { return std::int64_t(unfrozen_norms(model).size()); }
 
 std::int64_t reestimate_batch_norm(Module& model, DataLoader& data, std::int64_t batches) {
   FQ_CHECK(batches >= 1 && batches <= data.batches_per_epoch(), "reestimate_batch_norm",
            "{} batches: use 1 to the {} of an epoch", batches, data.batches_per_epoch());
   const detail::EvaluationMode evaluating(model);
   const NoGrad no_grad;
-  const auto norms = norms_of(model);
+  const auto norms = unfrozen_norms(model);
   TrainingNorms training(norms);
   const Device device = model.device();
   for (std::int64_t done = 0; done < batches;) {

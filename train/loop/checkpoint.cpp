@@ -18,7 +18,7 @@ namespace {
 
 using Tensors = std::vector<std::pair<std::string, Tensor>>;
 
-Tensors tensors_of(const Module& model) {
+Tensors model_tensors(const Module& model) {
   Tensors out;
   for (const auto& [name, value] : detail::saved_parameters(model))
     out.emplace_back("parameters/" + name, value.tensor());
@@ -131,7 +131,7 @@ void keep_floats(Module& model, const StateDict& state) {
 
 StateDict model_state(Module& model) {
   StateDict out;
-  for (auto& [name, tensor] : tensors_of(model)) out.set(name, tensor);
+  for (auto& [name, tensor] : model_tensors(model)) out.set(name, tensor);
   save_quantizers(model, out);
   return out;
 }
@@ -151,7 +151,7 @@ void load_model_state(Module& model, const StateDict& state, const std::string& 
   } catch (const ArgumentError& error) {
     throw FileError(path, "quantizers", fmt::format("{} (in {})", error.what(), path));
   }
-  const Tensors wanted = tensors_of(model);
+  const Tensors wanted = model_tensors(model);
   const WeightLayers layers = weight_layers(model);
   check_tensors(model, wanted, layers, state, path);
   for (const auto& [name, tensor] : wanted) {
@@ -173,20 +173,20 @@ StateDict load_checkpoint(const std::string& path) { return load_state(path, "ch
 
 bool has_training_state(const StateDict& state) { return state.has_sub("progress"); }
 
-std::string beside_checkpoint(const std::string& path, const std::string& extension) {
-  std::filesystem::path beside(path);
-  if (beside.extension() == ".h5") beside.replace_extension();
-  return beside.string() + extension;
+std::string sibling_path(const std::string& path, const std::string& extension) {
+  std::filesystem::path sibling(path);
+  if (sibling.extension() == ".h5") sibling.replace_extension();
+  return sibling.string() + extension;
 }
 
 std::string best_checkpoint_path(const std::string& path) {
   const std::filesystem::path last(path);
   if (last.filename() == "last.h5" && last.parent_path().filename() == "checkpoints")
     return (last.parent_path() / "best.h5").string();
-  return beside_checkpoint(path, ".best.h5");
+  return sibling_path(path, ".best.h5");
 }
 
-bool has_files_beside(const std::string& path) {
+bool allows_sibling_files(const std::string& path) {
   std::error_code none;
   const auto status = std::filesystem::status(path, none);
   return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);

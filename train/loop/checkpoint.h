@@ -45,11 +45,11 @@ void save_checkpoint(const std::string& path, const StateDict& state);
 
 /// Returns the path of a file next to a checkpoint: "run.h5" and ".profile.json" give "run.profile.json".
 /// Only the extension ".h5" is removed: "run.1" gives "run.1.profile.json".
-[[nodiscard]] std::string beside_checkpoint(const std::string& path, const std::string& extension);
+[[nodiscard]] std::string sibling_path(const std::string& path, const std::string& extension);
 /// Returns the path of the best epoch of a run. "run.h5" gives "run.best.h5". In a run directory,
 /// "RUN/checkpoints/last.h5" gives "RUN/checkpoints/best.h5".
 [[nodiscard]] std::string best_checkpoint_path(const std::string& path);
 /// Returns whether files next to `path` are possible: false for a device or pipe, for example /dev/null.
-[[nodiscard]] bool has_files_beside(const std::string& path);
+[[nodiscard]] bool allows_sibling_files(const std::string& path);
 
 }  // namespace fq

@@ -28,7 +28,7 @@ Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* 
                     Communicator* ranks) {
   detail::ScoreSum sum(loss, metrics, options);
   const bool whole =
-      detail::for_each_output(model, loader, ranks, [&](const Tensor& logits, const Tensor& labels) {
+      detail::visit_outputs(model, loader, ranks, [&](const Tensor& logits, const Tensor& labels) {
         FQ_CHECK(labels.defined(), "evaluate", "the data has no labels: use predict");
         sum.add(Variable(logits), labels);
         return stop == nullptr || !*stop;
@@ -40,7 +40,7 @@ Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* 
 
 Tensor predict(Module& model, DataLoader& loader, Communicator* ranks) {
   std::vector<Tensor> parts;
-  detail::for_each_output(model, loader, ranks, [&](const Tensor& output, const Tensor&) {
+  detail::visit_outputs(model, loader, ranks, [&](const Tensor& output, const Tensor&) {
     parts.push_back(output.to(Device::cpu()).to(Layout::row_major));
     return true;
   });

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostCount = 1000000;
 
-std::vector<std::string> names_of(const std::vector<AlgorithmOption>& options) {
+std::vector<std::string> option_names(const std::vector<AlgorithmOption>& options) {
   std::vector<std::string> out;
   for (const auto& option : options)
     for (const auto& name : {option.name, option.alias})
@@ -28,7 +28,7 @@ const AlgorithmOption& option_named(const std::string& key, const std::string& a
   const auto option = std::ranges::find_if(
       known, [&](const AlgorithmOption& o) { return key == o.name || (!key.empty() && key == o.alias); });
   FQ_CHECK(option != known.end(), "quantize", "'{}' is not an option of {}{}", key, algorithm,
-           detail::did_you_mean(key, names_of(known)));
+           detail::did_you_mean(key, option_names(known)));
   return *option;
 }
 
@@ -56,7 +56,7 @@ constexpr NamedEntry kAlgorithms[]{
 #include "fakequant/layers/config/detail/weight_algorithms.def"
 };
 
-AlgorithmEntry entry_of(const std::string& name) {
+AlgorithmEntry find_entry(const std::string& name) {
   if (name.empty()) return {};
   const auto* found = std::ranges::find(kAlgorithms, name, &NamedEntry::name);
   FQ_CHECK(found != std::end(kAlgorithms), "quantize", "the algorithm '{}' is unknown", name);
@@ -99,14 +99,14 @@ bool AlgorithmOptions::flag(const std::string& name, bool fallback) const {
 }
 
 Algorithm::Algorithm(const QuantConfig& config, std::int64_t samples)
-    : name_(config.weight_algorithm), entry_(std::make_shared<const AlgorithmEntry>(entry_of(name_))) {
+    : name_(config.weight_algorithm), entry_(std::make_shared<const AlgorithmEntry>(find_entry(name_))) {
   detail::locate_errors(config.weight_place, [&] {
     options_ = std::make_shared<const AlgorithmOptions>(name_, entry_->options, config.weight_options.get(),
                                                         samples);
   });
 }
 
-bool Algorithm::runs_before() const noexcept { return entry_->before != nullptr; }
+bool Algorithm::precedes_calibration() const noexcept { return entry_->before != nullptr; }
 
 Report Algorithm::before(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks) const {
   return run(entry_->before, model, data, *options_, std::move(ranks));

@@ -230,7 +230,7 @@ class Algorithm {
   /// Name of the algorithm in the config; empty for none.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Whether `before` changes the model. Statistics collected earlier are then invalid.
-  [[nodiscard]] bool runs_before() const noexcept;
+  [[nodiscard]] bool precedes_calibration() const noexcept;
 
   /// Run the part before or after calibration; `ranks` share the work. Both throw the errors of the
   /// functions.

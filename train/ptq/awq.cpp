@@ -54,7 +54,7 @@ std::vector<float> mean_magnitudes(const InputStatistics& statistics) {
 }
 
 /// Returns s for each channel, and 1 for channels that are always 0.
-std::vector<float> factors_at(const std::vector<float>& magnitudes, double alpha) {
+std::vector<float> channel_factors(const std::vector<float>& magnitudes, double alpha) {
   double least = 0, most = 0;
   std::vector<float> out(magnitudes.size(), 1.0f);
   for (const float m : magnitudes) {
@@ -70,7 +70,7 @@ std::vector<float> factors_at(const std::vector<float>& magnitudes, double alpha
 }
 
 /// Returns the mean squared error of an output, with weights that are scaled by `factors` and quantized.
-double error_with(const WeightedLayer& layer, const InputStatistics& statistics,
+double scaling_error(const WeightedLayer& layer, const InputStatistics& statistics,
                   const std::vector<float>& factors) {
   const Tensor weight = layer.weight.tensor();
   WeightedLayer scaled = layer;
@@ -88,11 +88,11 @@ double error_with(const WeightedLayer& layer, const InputStatistics& statistics,
   return std::accumulate(errors.begin(), errors.end(), 0.0) / double(errors.size());
 }
 
-std::vector<double> errors_with(const ScaleGroup& group, const Statistics& statistics,
+std::vector<double> scaling_errors(const ScaleGroup& group, const Statistics& statistics,
                                 const std::vector<float>& factors) {
   std::vector<double> out;
   for (const auto& reader : group.readers)
-    out.push_back(error_with(reader, statistics.at(reader.path), factors_of(group, reader, factors)));
+    out.push_back(scaling_error(reader, statistics.at(reader.path), reader_factors(group, reader, factors)));
   return out;
 }
 
@@ -101,13 +101,13 @@ void search(const ScaleGroup& group, const Statistics& statistics, double step, 
   for (const auto& reader : group.readers) inputs.push_back(mean_magnitudes(statistics.at(reader.path)));
   const auto magnitudes = largest_of_readers(group, inputs);
   std::vector<float> best(magnitudes.size(), 1.0f);
-  const auto before = errors_with(group, statistics, best);
+  const auto before = scaling_errors(group, statistics, best);
   auto after = before;
   const auto total = [](const std::vector<double>& e) { return std::accumulate(e.begin(), e.end(), 0.0); };
   // 1e-9 allows for the rounding error of i * step.
   for (int i = 1; i * step <= 1 + 1e-9; ++i) {
-    const auto factors = factors_at(magnitudes, i * step);
-    const auto errors = errors_with(group, statistics, factors);
+    const auto factors = channel_factors(magnitudes, i * step);
+    const auto errors = scaling_errors(group, statistics, factors);
     if (total(errors) >= total(after)) continue;
     best = factors;
     after = errors;
@@ -141,7 +141,7 @@ std::vector<double> range_errors(const WeightedLayer& layer, const InputStatisti
   const std::int64_t columns = layer.columns();
   std::vector<double> out(count, 0.0);
   for (std::int64_t row = 0; row < layer.rows(); ++row) {
-    const auto* gram = statistics.gram[static_cast<std::size_t>(layer.group_of(row))].data<float>();
+    const auto* gram = statistics.gram[static_cast<std::size_t>(layer.row_group(row))].data<float>();
     const auto* of_row = ranges.data() + row * columns;
     for (std::int64_t begin = 0, end = 0; begin < columns; begin = end) {
       while (end < columns && of_row[end] == of_row[begin]) ++end;
@@ -190,7 +190,7 @@ Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) 
   FQ_CHECK(options.alpha_step >= 1e-3 && options.alpha_step <= 1, "awq_lite",
            "alpha_step is {}: use 0.001 to 1", options.alpha_step);
   check_uncalibrated(model, "awq_lite");
-  const TraceGraph graph = float_graph(model, input_shape_of(data));
+  const TraceGraph graph = float_graph(model, loader_input_shape(data));
   const ScaleGroups found = scale_groups(model, graph);
   const auto statistics = input_statistics(model, data, weighted_layers(model, graph).layers,
                                            {.samples = options.samples, .ranks = options.ranks}, "awq_lite");

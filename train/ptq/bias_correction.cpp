@@ -107,7 +107,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
   const auto missing = uncalibrated_quantizers(model);
   FQ_CHECK(missing.empty(), "correct_bias", "{} have no range yet: calibrate before this",
            fmt::join(missing, ", "));
-  WeightedLayers found = weighted_layers(model, float_graph(model, input_shape_of(data)));
+  WeightedLayers found = weighted_layers(model, float_graph(model, loader_input_shape(data)));
   Report report{.layers = {}, .skipped = found.skipped};
   std::erase_if(found.layers, [&](const WeightedLayer& layer) {
     const std::string reason = reason_to_skip(layer);
@@ -117,7 +117,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
   const auto ranks = ranks_or_one(options.ranks);
   OutputRecorder exact(found.layers);
   {
-    const FloatScope in_float(model);
+    const FloatScope float_scope(model);
     run_batches(model, data, options.samples, *ranks, &exact, "correct_bias");
   }
   exact.merge(*ranks);
@@ -127,12 +127,12 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     OutputRecorder quantized(found.layers);
     run_batches(model, data, options.samples, *ranks, &quantized, "correct_bias");
     quantized.merge(*ranks);
-    const auto shift_of = [&](const std::string& path) { return shift(quantized.of(path), exact.of(path)); };
-    if (i > 0) report.layers.back().after = mean_square(shift_of(found.layers[i - 1].path));
+    const auto output_shift = [&](const std::string& path) { return shift(quantized.of(path), exact.of(path)); };
+    if (i > 0) report.layers.back().after = mean_square(output_shift(found.layers[i - 1].path));
     if (i == found.layers.size()) break;
     const auto& layer = found.layers[i];
-    report.layers.push_back({layer.path, mean_square(shift_of(layer.path)), 0});
-    subtract(layer.bias, shift_of(layer.path));
+    report.layers.push_back({layer.path, mean_square(output_shift(layer.path)), 0});
+    subtract(layer.bias, output_shift(layer.path));
   }
   return report;
 }

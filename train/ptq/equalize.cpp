@@ -75,7 +75,7 @@ AlgorithmEntry equalize_entry() {
             EqualizeOptions options;
             options.iterations = given.count("iterations", options.iterations);
             options.tolerance = given.number("tolerance", options.tolerance);
-            return equalize(model, input_shape_of(data), options);
+            return equalize(model, loader_input_shape(data), options);
           }};
 }
 

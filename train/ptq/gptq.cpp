@@ -17,7 +17,7 @@ struct Plan {
   std::vector<double> factor;
 };
 
-Plan plan_of(const Tensor& gram, const GptqOptions& options) {
+Plan make_plan(const Tensor& gram, const GptqOptions& options) {
   const std::int64_t n = gram.dim(0);
   const auto* h = gram.data<float>();
   const auto diagonal = [&](std::size_t i) { return double(h[static_cast<std::int64_t>(i) * (n + 1)]); };
@@ -61,7 +61,7 @@ Tensor rounded(const WeightedLayer& layer, const WeightGrid& grid, const InputSt
   auto* to = out.mutable_data<float>();
   const std::int64_t rows = layer.rows() / layer.groups();
   for (std::int64_t g = 0; g < layer.groups(); ++g) {
-    const Plan plan = plan_of(statistics.gram[static_cast<std::size_t>(g)], options);
+    const Plan plan = make_plan(statistics.gram[static_cast<std::size_t>(g)], options);
     for (std::int64_t row = g * rows; row < (g + 1) * rows; ++row)
       round_row(plan, grid, static_cast<std::size_t>(row * layer.columns()), w, to);
   }

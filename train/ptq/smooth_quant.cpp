@@ -29,7 +29,7 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
   FQ_CHECK(options.alpha >= 0 && options.alpha <= 1, "smooth_quant", "alpha is {}: use 0 to 1",
            options.alpha);
   check_uncalibrated(model, "smooth_quant");
-  const TraceGraph graph = float_graph(model, input_shape_of(data));
+  const TraceGraph graph = float_graph(model, loader_input_shape(data));
   const ScaleGroups found = scale_groups(model, graph);
   const auto statistics =
       input_statistics(model, data, weighted_layers(model, graph).layers,

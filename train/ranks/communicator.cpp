@@ -11,7 +11,7 @@
 namespace fq {
 namespace {
 
-int first_of(std::initializer_list<const char*> names, int otherwise) {
+int environment_number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names)
     if (const char* value = std::getenv(name); value != nullptr) return std::atoi(value);
   return otherwise;
@@ -63,15 +63,15 @@ std::string host_name() {
 
 Launched launched() {
   Launched out;
-  out.rank = first_of({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0);
-  const int of_slurm = std::getenv("PMIX_RANK") != nullptr ? first_of({"SLURM_STEP_NUM_TASKS"}, 1) : 1;
-  out.ranks = first_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}, of_slurm);
-  out.rank_here = first_of(
+  out.rank = environment_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0);
+  const int slurm_ranks = std::getenv("PMIX_RANK") != nullptr ? environment_number({"SLURM_STEP_NUM_TASKS"}, 1) : 1;
+  out.ranks = environment_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}, slurm_ranks);
+  out.rank_here = environment_number(
       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"},
       out.rank);
-  const int of_node = tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), first_of({"SLURM_NODEID"}, 0));
-  out.ranks_here = first_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"},
-                            of_node > 0 ? of_node : out.ranks);
+  const int node_ranks = tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), environment_number({"SLURM_NODEID"}, 0));
+  out.ranks_here = environment_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"},
+                            node_ranks > 0 ? node_ranks : out.ranks);
   return out;
 }
 

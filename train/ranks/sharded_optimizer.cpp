@@ -57,8 +57,8 @@ StateDict ShardedOptimizer::state_dict() const {
   const auto all = detail::gather_states(*ranks_, own_->state_dict());
   for (std::size_t i = 0; i < owner_.size(); ++i) {
     const auto& name = parameters()[i].first;
-    const StateDict kept = all[static_cast<std::size_t>(owner_[i])].sub(name);
-    for (const auto& [state, tensor] : kept.tensors()) out.set(name + "/" + state, tensor);
+    const StateDict states = all[static_cast<std::size_t>(owner_[i])].sub(name);
+    for (const auto& [state, tensor] : states.tensors()) out.set(name + "/" + state, tensor);
   }
   return out;
 }
@@ -81,8 +81,8 @@ void ShardedOptimizer::load_state(const StateDict& state) {
 
 std::int64_t ShardedOptimizer::state_bytes() const {
   std::int64_t bytes = 0;
-  const StateDict kept = own_->state_dict();
-  for (const auto& [name, tensor] : kept.tensors()) bytes += tensor.nbytes();
+  const StateDict states = own_->state_dict();
+  for (const auto& [name, tensor] : states.tensors()) bytes += tensor.nbytes();
   return bytes;
 }
 

@@ -50,7 +50,7 @@ void check_share(const LoaderOptions& loader, const Communicator& ranks, std::in
            ranks.rank(), ranks.size(), loader.part, loader.parts, loader.turn, turn);
 }
 
-DataLoader loader_beside(const DataLoader& loader, LoaderOptions options) {
+DataLoader same_data_loader(const DataLoader& loader, LoaderOptions options) {
   return {std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &loader.data()), std::move(options)};
 }
 

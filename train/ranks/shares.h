@@ -35,7 +35,7 @@ namespace detail {
 void check_share(const LoaderOptions& loader, const Communicator& ranks, std::int64_t turn,
                  std::string_view function);
 /// Returns a loader of other batches of the same data. The data of `loader` must outlive it.
-[[nodiscard]] DataLoader loader_beside(const DataLoader& loader, LoaderOptions options);
+[[nodiscard]] DataLoader same_data_loader(const DataLoader& loader, LoaderOptions options);
 
 }  // namespace detail
 }  // namespace fq

@@ -47,7 +47,7 @@ void check_formats(const std::vector<std::string>& formats) {
   }
 }
 
-std::vector<QuantConfig> configs_of(const std::vector<std::string>& formats, ordered_json base) {
+std::vector<QuantConfig> format_configs(const std::vector<std::string>& formats, ordered_json base) {
   std::vector<QuantConfig> out;
   for (const auto& format : formats) {
     base.erase("preset");
@@ -85,7 +85,7 @@ Configs checked_configs(Module& model, const AutoQuantizeOptions& options) {
   check_constraint(options.constraint);
   check_formats(options.formats);
   ordered_json base = base_config(options.config);
-  auto configs = configs_of(options.formats, base);
+  auto configs = format_configs(options.formats, base);
   FQ_CHECK(options.calibration_samples >= 0 && options.score_samples >= 0, kAuto,
            "{} samples: use 1 or more, or 0 for all",
            std::min(options.calibration_samples, options.score_samples));
@@ -111,7 +111,7 @@ QuantizationPlan auto_quantize(Module& model, DataLoader& data, const AutoQuanti
   const detail::EvaluationMode evaluating(model);
   detail::FormatSearch search(model, data, options, configs);
   const auto& [bits, budget] = options.constraint;
-  const std::size_t point = bits ? search.within_bits(*bits) : search.within_accuracy(*budget);
+  const std::size_t point = bits ? search.find_by_bits(*bits) : search.find_by_accuracy(*budget);
   QuantizationPlan plan = search.plan(point);
   plan.constraint = options.constraint;
   plan.config = config_text(base, plan, [&](std::size_t i) { return search.quantizes(i, point); });

@@ -101,12 +101,12 @@ SensitivityReport sensitivity(Module& model, DataLoader& data, const Sensitivity
     auto& on = trials.emplace_back();
     for (const auto& slot : layer.quantizers) {
       on.emplace_back(slot, slot->module);
-      off.emplace_back(slot, detail::switched_off(detail::quantizer_in(slot)));
+      off.emplace_back(slot, detail::switched_off(detail::slot_quantizer(slot)));
     }
   }
   const detail::EvaluationMode evaluating(model);
   const QuantizingScope quantizing(model);
-  const detail::SwapScope in_float(off);
+  const detail::SwapScope float_scope(off);
   const auto report = detail::run_trials(model, data, trials, trial_options);
   for (std::size_t i = 0; i < layers.size(); ++i) out.layers[i].damage = report.damages[i];
   out.reference = report.reference;

@@ -62,7 +62,7 @@ void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t s
   std::vector<std::string> written;
   std::set<std::string> seen;
   for (const auto& token : tokens) {
-    std::string text = to_byte_alphabet(token);
+    std::string text = encode_byte_alphabet(token);
     FQ_CHECK(seen.insert(text).second, "export_gguf", "the token '{}' is in the vocabulary twice", token);
     written.push_back(std::move(text));
   }
@@ -85,7 +85,7 @@ bool take_tokens(const TokenTable& table, GgufOptions& options) {
   }
   for (const auto& token : json.value("added_tokens", nlohmann::json::array()))
     if (token.value("special", false)) options.control.push_back(whole_value<std::int32_t>(token.at("id")));
-  for (const auto& token : table.tokens()) options.vocabulary.push_back(from_byte_alphabet(token));
+  for (const auto& token : table.tokens()) options.vocabulary.push_back(decode_byte_alphabet(token));
   return true;
 }
 

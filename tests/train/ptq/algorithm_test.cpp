@@ -90,7 +90,7 @@ TEST(PtqAlgorithm, ListsAlgorithmsThatChangeTheNetworkFirst) {
   for (const auto& name : QuantConfig::weight_algorithm_names()) {
     QuantConfig config = QuantConfig::preset("w4a8");
     config.weight_algorithm = name;
-    if (ptq::Algorithm(config).runs_before()) before.push_back(name);
+    if (ptq::Algorithm(config).precedes_calibration()) before.push_back(name);
   }
   EXPECT_EQ(before, (std::vector<std::string>{"smoothquant", "equalize", "awq_lite", "awq_full"}));
 }
@@ -103,7 +103,7 @@ TEST(PtqAlgorithm, RejectsUnreadableData) {
     const ptq::Algorithm algorithm(config);
     auto model = trained("mlp");
     (void)quantize(*model, config, digit_shape());
-    if (!algorithm.runs_before()) (void)calibrate(*model, *digit_batches("test"));
+    if (!algorithm.precedes_calibration()) (void)calibrate(*model, *digit_batches("test"));
     const auto before = model_weights(*model);
     const auto run_algorithm = [&](const Tensor& x) {
       DataLoader data(std::make_shared<TensorDataset>(x), {.batch_size = 4, .shuffle = false});

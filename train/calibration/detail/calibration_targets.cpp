@@ -35,7 +35,7 @@ void check_amax_options(const AmaxOptions& options) {
            options.start_bin);
 }
 
-std::string method_for(const CalibrationTarget& target, const CalibrateOptions& options) {
+std::string target_method(const CalibrationTarget& target, const CalibrateOptions& options) {
   const auto rule = std::find_if(options.rules.rbegin(), options.rules.rend(), [&](const auto& each) {
     return !each.method.empty() && covers(each, target.entry);
   });
@@ -46,7 +46,7 @@ std::string method_for(const CalibrationTarget& target, const CalibrateOptions& 
 
 }  // namespace
 
-std::map<const TensorQuantizer*, Variable> weights_of(Module& model) {
+std::map<const TensorQuantizer*, Variable> quantizer_weights(Module& model) {
   std::map<const TensorQuantizer*, Variable> out;
   for (auto& [path, module] : model.named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
@@ -58,7 +58,7 @@ std::map<const TensorQuantizer*, Variable> weights_of(Module& model) {
 }
 
 std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_known) {
-  const auto weights = weights_of(model);
+  const auto weights = quantizer_weights(model);
   std::vector<CalibrationTarget> out;
   for (auto& entry : named_quantizers(model)) {
     if (!needs_range(*entry.quantizer, keep_known)) continue;
@@ -88,7 +88,7 @@ void check_options(Module& model, const CalibrateOptions& options) {
 void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateOptions& options) {
   for (const auto& target : targets) {
     try {
-      set_calib_method(*target.entry.quantizer, method_for(target, options));
+      set_calib_method(*target.entry.quantizer, target_method(target, options));
       if (target.entry.quantizer->descriptor().block_sizes().empty())
         (void)target.entry.quantizer->observer()
             .calibrator();  // refuses what cannot be made, before any data

@@ -26,7 +26,7 @@ struct CalibrationTarget {
 [[nodiscard]] std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_known);
 
 /// Returns the weight of each weight quantizer.
-[[nodiscard]] std::map<const TensorQuantizer*, Variable> weights_of(Module& model);
+[[nodiscard]] std::map<const TensorQuantizer*, Variable> quantizer_weights(Module& model);
 
 /// Collects a tensor that is the complete data, with the number of passes that the calibrator requires.
 void collect_whole(TensorQuantizer& quantizer, const Tensor& x);

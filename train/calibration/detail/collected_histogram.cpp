@@ -20,7 +20,7 @@ constexpr const char* kReport = "calibration_report";
 /// Returns the number of values of a histogram, which counts zeros separately until it has bins.
 std::int64_t counted(const Histogram& h) { return h.counts.empty() ? h.zeros : h.total(); }
 
-double largest_of(const Tensor& amax) { return std::ranges::max(amax.to(DType::f32).to_vector<float>()); }
+double largest_amax(const Tensor& amax) { return std::ranges::max(amax.to(DType::f32).to_vector<float>()); }
 
 }  // namespace
 
@@ -40,12 +40,12 @@ CollectedHistogram::CollectedHistogram(const Calibrator& calibrator) : calibrato
     largest_ = one_pass->largest();
   } else {
     known_ = false;
-    if (calibrator.method() == "max") largest_ = largest_of(calibrator.compute_amax());
+    if (calibrator.method() == "max") largest_ = largest_amax(calibrator.compute_amax());
   }
   if (known_ && !largest_) largest_ = histogram_.edges.empty() ? 0 : histogram_.edges.back();
 }
 
-Histogram CollectedHistogram::without_zeros() const {
+Histogram CollectedHistogram::nonzero_histogram() const {
   Histogram out = histogram_;
   if (counts_zeros_ && out.counts.size() > 1 && out.edges[0] == 0)
     out.counts[0] = std::min(out.counts[0], out.counts[1]);
@@ -62,7 +62,7 @@ Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) 
   FQ_CHECK(std::ranges::find(report_methods(), options.method) != report_methods().end(), kReport,
            "{} is not read from a histogram", method);
   if (options.method == "max") return Tensor::scalar(*largest());
-  if (skips_zeros(options.method)) return Tensor::scalar(histogram_amax(without_zeros(), options.method, options));
+  if (skips_zeros(options.method)) return Tensor::scalar(histogram_amax(nonzero_histogram(), options.method, options));
   return calibrator_.compute_amax(options);
 }
 

@@ -21,7 +21,7 @@ class CollectedHistogram {
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
   /// Returns the histogram with at most the count of the second bin in a first bin that begins at 0. The rest
   /// of that bin counts as zeros.
-  [[nodiscard]] Histogram without_zeros() const;
+  [[nodiscard]] Histogram nonzero_histogram() const;
   /// Returns the number of counted values, 0 without a histogram.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   /// Returns the largest magnitude. If the calibrator does not keep it, returns the upper edge of its last

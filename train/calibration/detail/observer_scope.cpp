@@ -11,7 +11,7 @@ namespace fq::detail {
 namespace {
 
 /// Returns the number of the batch, and the sample that has NaN, for messages.
-std::string place_of(const Batch& batch, int number) {
+std::string batch_suffix(const Batch& batch, int number) {
   const std::string found = not_finite_sample(batch);
   return fmt::format(", in batch {}{}{}", number, found.empty() ? "" : ": ", found);
 }
@@ -20,14 +20,14 @@ void run_batch(Module& model, const Batch& whole, const Tensor& x, int batch) {
   try {
     (void)model(Variable(x)).tensor();
   } catch (const NumericError& error) {
-    throw NumericError(error.what() + place_of(whole, batch));
+    throw NumericError(error.what() + batch_suffix(whole, batch));
   } catch (const ArgumentError& error) {
-    throw ArgumentError(error.what() + place_of(whole, batch));
+    throw ArgumentError(error.what() + batch_suffix(whole, batch));
   }
 }
 
 /// Returns the mask of the first `count` samples of a batch.
-std::optional<PositionMask> mask_of(const BatchMask& mask, const Batch& batch, std::int64_t count) {
+std::optional<PositionMask> batch_mask(const BatchMask& mask, const Batch& batch, std::int64_t count) {
   if (!mask) return std::nullopt;
   const Tensor all = mask(batch);
   FQ_CHECK(all.rank() == 2 && all.dim(0) >= count, "calibrate",
@@ -90,7 +90,7 @@ std::int64_t ObserverScope::run(DataLoader& data, std::int64_t limit, const Batc
              to_string(sample));
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();
-    const auto padding = mask_of(mask, *next, x.dim(0));
+    const auto padding = batch_mask(mask, *next, x.dim(0));
     const ScopedValue<const PositionMask*> scope(context().position_mask, padding ? &*padding : nullptr);
     run_batch(model_, *next, x.to(model_.device()), batch);
     if (padding) masked_ += padding->matches();

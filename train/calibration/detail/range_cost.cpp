@@ -25,7 +25,7 @@ ErrorSums block_sums(const float* x, const float* y, const double* counts, std::
 
 constexpr int kPointsInBin = 8;
 
-std::unique_ptr<TensorQuantizer> quantizer_like(const TensorQuantizer& q, QuantDescriptorOptions fields) {
+std::unique_ptr<TensorQuantizer> make_quantizer(const TensorQuantizer& q, QuantDescriptorOptions fields) {
   fields.learn_amax = false;
   QuantParams params;
   params.name = q.name();
@@ -60,7 +60,7 @@ std::unique_ptr<TensorQuantizer> with_method(const TensorQuantizer& q, const std
   auto fields = q.descriptor().options();
   fields.calib_method = method;
   fields.amax = {};
-  return quantizer_like(q, std::move(fields));
+  return make_quantizer(q, std::move(fields));
 }
 
 void set_amax(RangeReport& range, const Tensor& amax) {
@@ -90,7 +90,7 @@ RangeCost::RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields,
 }
 
 void RangeCost::add_points(const CollectedHistogram& collected, float most_negative) {
-  const Histogram h = collected.without_zeros();
+  const Histogram h = collected.nonzero_histogram();
   const auto largest = static_cast<float>(collected.largest().value_or(0));
   std::vector<float> points;
   for (std::size_t k = 0; k < h.counts.size(); ++k) {
@@ -120,7 +120,7 @@ double RangeCost::clipped(const TensorQuantizer& q) const {
 void RangeCost::measure(const Tensor& amax, RangeReport& range) const {
   if (amax.defined()) set_amax(range, amax);
   FQ_CHECK(unknown_.empty(), "calibration_report", "{}", unknown_);
-  const auto q = quantizer_like(like_, fields_);
+  const auto q = make_quantizer(like_, fields_);
   if (amax.defined()) q->set_amax(amax);
   ErrorSums sums;
   if (values_.numel() > 0)

@@ -39,7 +39,7 @@ std::optional<Batch> BatchSource::make(Place& place) {
   }
   if (!order_ || order_->epoch() != place.epoch)
     order_.emplace(*data_, options_.shuffle, options_.seed, place.epoch,
-                   draws_ ? draws_->of_epoch(options_.seed, place.epoch) : std::vector<std::int64_t>());
+                   draws_ ? draws_->epoch_samples(options_.seed, place.epoch) : std::vector<std::int64_t>());
   const auto samples = order_->samples(place.position, end);
   auto batch = data_->read(samples);
   const bool changes = options_.augment.any();

@@ -67,7 +67,7 @@ std::vector<std::int64_t> ClassDraws::counts(std::uint64_t seed, std::int64_t ep
   return counts;
 }
 
-std::vector<std::int64_t> ClassDraws::of_epoch(std::uint64_t seed, std::int64_t epoch) const {
+std::vector<std::int64_t> ClassDraws::epoch_samples(std::uint64_t seed, std::int64_t epoch) const {
   const auto counts = this->counts(seed, epoch);
   std::vector<std::int64_t> draws;
   for (std::size_t c = 0; c < samples_.size(); ++c) {

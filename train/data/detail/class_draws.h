@@ -16,7 +16,7 @@ class ClassDraws {
   ClassDraws(const Tensor& labels, const std::vector<double>& weights);
 
   /// Returns the `size` samples of an epoch in ascending order, a function of (labels, weights, seed, epoch).
-  [[nodiscard]] std::vector<std::int64_t> of_epoch(std::uint64_t seed, std::int64_t epoch) const;
+  [[nodiscard]] std::vector<std::int64_t> epoch_samples(std::uint64_t seed, std::int64_t epoch) const;
   /// Returns the number of draws of each class.
   [[nodiscard]] std::vector<std::int64_t> counts(std::uint64_t seed, std::int64_t epoch) const;
 

@@ -27,7 +27,7 @@ constexpr const char* kWantedDataSet =
 bool ends_in_text(const std::string& kind) { return kind.find(" .txt ") != kind.npos; }
 
 /// Returns the command that converts a file of this kind to a data set; empty if there is none.
-std::string way_from(const std::string& path, const std::string& kind) {
+std::string conversion_hint(const std::string& path, const std::string& kind) {
   const auto begins = [&](const char* text) { return kind.starts_with(text); };
   const auto ends = [&](const char* text) {
     return path.ends_with(text) || path.ends_with(text + std::string(".gz"));
@@ -57,7 +57,7 @@ const std::string& checked_data_set(const std::string& path) {
   const std::string what =
       directory ? "is " + kind : fmt::format("is not an HDF5 file{}", kind.empty() ? "" : " but " + kind);
   throw FileError(path, "",
-                  fmt::format("[dataset] {} {}: {}{}", path, what, way_from(path, kind), kWantedDataSet));
+                  fmt::format("[dataset] {} {}: {}{}", path, what, conversion_hint(path, kind), kWantedDataSet));
 }
 
 std::string trimmed(std::string_view text) {
@@ -67,7 +67,7 @@ std::string trimmed(std::string_view text) {
 }
 
 /// Returns null for a text that is not JSON or nests too deep.
-nlohmann::json json_in(std::string_view text) try {
+nlohmann::json parse_or_null(std::string_view text) try {
   return parse_json<nlohmann::json>(text);
 } catch (const nlohmann::json::exception&) {
   return {};
@@ -76,7 +76,7 @@ nlohmann::json json_in(std::string_view text) try {
 }
 
 std::vector<std::string> json_names(std::string_view text) {
-  const nlohmann::json value = json_in(text);
+  const nlohmann::json value = parse_or_null(text);
   if (!value.is_array() || !std::ranges::all_of(value, [](const auto& item) { return item.is_string(); }))
     return {};
   return value.get<std::vector<std::string>>();
@@ -87,14 +87,14 @@ bool is_count(double value) {
 }
 
 /// Returns the number if the only text is a number.
-std::optional<std::int64_t> count_in(const std::vector<std::string>& texts) {
+std::optional<std::int64_t> parse_count(const std::vector<std::string>& texts) {
   if (texts.size() != 1) return std::nullopt;
-  const nlohmann::json value = json_in(texts[0]);
+  const nlohmann::json value = parse_or_null(texts[0]);
   if (!value.is_number() || !is_count(value.get<double>())) return std::nullopt;
   return static_cast<std::int64_t>(value.get<double>());
 }
 
-std::vector<std::string> names_of(std::vector<std::string> texts) {
+std::vector<std::string> one_line_names(std::vector<std::string> texts) {
   if (texts.size() == 1) texts = split_names(texts[0]);
   std::ranges::transform(texts, texts.begin(), one_line_name);
   return texts;
@@ -133,8 +133,8 @@ StatedClasses read_classes(const Hdf5Reader& file, const std::string& group) {
   const std::string at = file.has_attribute(group, kClasses) ? group : "/";
   if (!file.has_attribute(at, kClasses)) return {};
   if (const auto texts = file.texts(at, kClasses)) {
-    if (const auto count = count_in(*texts)) return {*count, {}};
-    auto names = names_of(*texts);
+    if (const auto count = parse_count(*texts)) return {*count, {}};
+    auto names = one_line_names(*texts);
     if (!names.empty()) return {static_cast<std::int64_t>(names.size()), std::move(names)};
   } else if (file.has_numbers(at, kClasses)) {
     const auto values = *file.numbers(at, kClasses);

@@ -138,7 +138,7 @@ std::int64_t checked_elements(const NpyHeader& header, const FileReader& file) {
 }
 
 /// Returns the elements in row-major order.
-std::vector<std::byte> from_fortran_order(const std::vector<std::byte>& from, const Shape& shape, int bytes) {
+std::vector<std::byte> row_major_bytes(const std::vector<std::byte>& from, const Shape& shape, int bytes) {
   std::vector<std::byte> out(from.size());
   Shape index(shape.size(), 0);
   for (std::size_t at = 0; at < from.size(); at += std::size_t(bytes)) {
@@ -199,7 +199,7 @@ Tensor read_npy(const std::string& path) {
   const NpyHeader header = read_header(file);
   std::vector<std::byte> bytes(std::size_t(checked_elements(header, file) * header.type.bytes));
   file.read(header.data_begin, bytes.data(), bytes.size());
-  if (header.fortran_order) bytes = from_fortran_order(bytes, header.shape, header.type.bytes);
+  if (header.fortran_order) bytes = row_major_bytes(bytes, header.shape, header.type.bytes);
   return convert_elements(bytes, header.type, header.shape);
 }
 

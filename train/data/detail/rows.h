@@ -11,7 +11,7 @@
 namespace fq::detail {
 
 /// Returns the selected rows of a tensor [N, ..], row-major on the CPU. Rows must be in range.
-[[nodiscard]] inline Tensor rows_of(const Tensor& from, std::span<const std::int64_t> rows) {
+[[nodiscard]] inline Tensor select_rows(const Tensor& from, std::span<const std::int64_t> rows) {
   Shape shape = from.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());
   Tensor out = Tensor::empty(shape, from.dtype());

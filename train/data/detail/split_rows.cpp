@@ -76,7 +76,7 @@ std::int64_t SplitRows::count(Part part) const noexcept {
 
 /// Returns the number of rows of the part before the group. Of its `rows` preceding rows,
 /// floor(held_out * rows / size) are held out.
-std::int64_t SplitRows::before_group(Part part, std::int64_t group) const noexcept {
+std::int64_t SplitRows::preceding_rows(Part part, std::int64_t group) const noexcept {
   const std::int64_t rows = std::min(group * kGroup, size_);
   const auto a_group = static_cast<std::uint64_t>(held_out_ * kGroup),
              size = static_cast<std::uint64_t>(size_);
@@ -89,11 +89,11 @@ std::int64_t SplitRows::before_group(Part part, std::int64_t group) const noexce
 
 std::shared_ptr<const SplitRows::Group> SplitRows::group(std::int64_t index) const {
   const std::lock_guard lock(mutex_);
-  auto& [kept, found] = latest_[index % kKept];
-  if (found == nullptr || kept != index) {
-    const std::int64_t held = before_group(held_out, index + 1) - before_group(held_out, index);
+  auto& [cached, found] = latest_[index % kKept];
+  if (found == nullptr || cached != index) {
+    const std::int64_t held = preceding_rows(held_out, index + 1) - preceding_rows(held_out, index);
     found = std::make_shared<const Group>(std::min(kGroup, size_ - index * kGroup), held, seed_, index);
-    kept = index;
+    cached = index;
   }
   return found;
 }
@@ -102,20 +102,20 @@ std::int64_t SplitRows::row(Part part, std::int64_t i) const {
   std::int64_t low = 0, high = groups();
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
-    (before_group(part, middle) <= i ? low : high) = middle;
+    (preceding_rows(part, middle) <= i ? low : high) = middle;
   }
-  return low * kGroup + group(low)->row(part, i - before_group(part, low));
+  return low * kGroup + group(low)->row(part, i - preceding_rows(part, low));
 }
 
 std::int64_t SplitRows::before(Part part, std::int64_t row) const {
   if (row >= size_) return count(part);
   const std::int64_t index = row / kGroup;
-  return before_group(part, index) + group(index)->before(part, row % kGroup);
+  return preceding_rows(part, index) + group(index)->before(part, row % kGroup);
 }
 
 std::vector<std::int64_t> SplitRows::rows(Part part, std::int64_t group) const {
   std::vector<std::int64_t> out;
-  for (std::int64_t i = before_group(part, group); i < before_group(part, group + 1); ++i)
+  for (std::int64_t i = preceding_rows(part, group); i < preceding_rows(part, group + 1); ++i)
     out.push_back(row(part, i));
   return out;
 }

@@ -39,7 +39,7 @@ class SplitRows {
  private:
   class Group;
 
-  [[nodiscard]] std::int64_t before_group(Part part, std::int64_t group) const noexcept;
+  [[nodiscard]] std::int64_t preceding_rows(Part part, std::int64_t group) const noexcept;
   [[nodiscard]] std::shared_ptr<const Group> group(std::int64_t index) const;
 
   std::int64_t size_, held_out_;

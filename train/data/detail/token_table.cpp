@@ -286,7 +286,7 @@ Step decoder_step(const json& step) {
     return [](Tokens& tokens, std::size_t) { tokens = {fmt::format("{}", fmt::join(tokens, ""))}; };
   const bool bytes = type == "ByteFallback";
   return change_each([bytes](std::string token, std::size_t, std::size_t, std::size_t) {
-    return bytes ? byte_token(std::move(token)) : from_byte_alphabet(token);
+    return bytes ? byte_token(std::move(token)) : decode_byte_alphabet(token);
   });
 }
 
@@ -363,13 +363,13 @@ std::int64_t TokenTable::characters(std::int32_t id) const {
   return count(decode(after_another)) - count(decode(std::span(after_another).first(1)));
 }
 
-std::string to_byte_alphabet(std::string_view text) {
+std::string encode_byte_alphabet(std::string_view text) {
   std::string out;
   for (const char c : text) out += byte_alphabet()[static_cast<unsigned char>(c)];
   return out;
 }
 
-std::string from_byte_alphabet(std::string_view text) {
+std::string decode_byte_alphabet(std::string_view text) {
   static const auto bytes = [] {
     std::map<std::string, char, std::less<>> out;
     for (std::size_t byte = 0; byte < 256; ++byte)

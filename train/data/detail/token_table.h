@@ -51,8 +51,8 @@ class TokenTable {
 
 /// Returns each byte of a text as a character of GPT-2's alphabet: printable characters of Latin-1 are
 /// unchanged, other bytes become characters from U+0100 on (Radford et al. 2019).
-[[nodiscard]] std::string to_byte_alphabet(std::string_view text);
+[[nodiscard]] std::string encode_byte_alphabet(std::string_view text);
 /// Returns the bytes again. Characters that are not in the alphabet are kept.
-[[nodiscard]] std::string from_byte_alphabet(std::string_view text);
+[[nodiscard]] std::string decode_byte_alphabet(std::string_view text);
 
 }  // namespace fq::detail

@@ -19,7 +19,7 @@ constexpr std::int64_t kUnknown = 1;
 /// Calls use(character, offset) for each character of a text. Throws ArgumentError for bytes that are not
 /// UTF-8.
 template <class Use>
-void for_each_character(std::string_view text, Use&& use) {
+void visit_characters(std::string_view text, Use&& use) {
   for (std::size_t at = 0; at < text.size();) {
     const int ones = std::countl_one(static_cast<unsigned char>(text[at]));
     const auto character = text.substr(at, std::size_t(std::max(ones, 1)));
@@ -96,7 +96,7 @@ std::vector<std::string> split_lines(const std::string& text) {
 
 std::vector<std::string> unique_characters(const std::string& text) {
   std::set<std::string, std::less<>> found;
-  for_each_character(text, [&](std::string_view character, std::size_t) { found.emplace(character); });
+  visit_characters(text, [&](std::string_view character, std::size_t) { found.emplace(character); });
   return {found.begin(), found.end()};
 }
 
@@ -110,7 +110,7 @@ Tokenizer::Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit)
 Tokenizer::Tokenizer(std::shared_ptr<const TokenTable> table)
     : unit_(TokenUnit::pieces), table_(std::move(table)) {}
 
-Tokenizer Tokenizer::from_class_names(const std::vector<std::string>& names) {
+Tokenizer Tokenizer::from_names(const std::vector<std::string>& names) {
   if (names == Tokenizer().class_names()) return {};
   std::vector<std::string> tokens;
   for (const auto& name : names) tokens.push_back(token_from_name(name));
@@ -147,7 +147,7 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text) const {
   if (unit_ == TokenUnit::words)
     for (const auto& word : split_words(text)) ids.push_back(find(word) < 0 ? kUnknown : find(word));
   if (unit_ == TokenUnit::characters)
-    for_each_character(text, [&](std::string_view character, std::size_t at) {
+    visit_characters(text, [&](std::string_view character, std::size_t at) {
       FQ_CHECK(find(character) >= 0, "tokens",
                "the text has '{}' at offset {}, which is not in the vocabulary of {} characters",
                token_name(std::string(character)), at, vocabulary_.size());

@@ -29,7 +29,7 @@ class Tokenizer {
   explicit Tokenizer(std::shared_ptr<const TokenTable> table);
 
   /// Returns the tokenizer with these class names. Throws ArgumentError if they are not names of tokens.
-  [[nodiscard]] static Tokenizer from_class_names(const std::vector<std::string>& names);
+  [[nodiscard]] static Tokenizer from_names(const std::vector<std::string>& names);
 
   [[nodiscard]] TokenUnit unit() const noexcept { return unit_; }
   [[nodiscard]] std::string_view unit_name() const noexcept;

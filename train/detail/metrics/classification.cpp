@@ -60,7 +60,7 @@ class Accuracy : public Counts {
 template <class Fraction>
 class OfClasses : public Counts {
   [[nodiscard]] double value() const override {
-    return mean_of(classes_.size(), [&](std::size_t c) { return Fraction{}(classes_[c]); });
+    return defined_mean(classes_.size(), [&](std::size_t c) { return Fraction{}(classes_[c]); });
   }
 };
 struct F1 {
@@ -142,7 +142,7 @@ class Auc : public Metric {
     }
   }
   [[nodiscard]] double value() const override {
-    return mean_of(scores_.size(), [&](std::size_t c) { return area(scores_[c]); });
+    return defined_mean(scores_.size(), [&](std::size_t c) { return area(scores_[c]); });
   }
 
  private:

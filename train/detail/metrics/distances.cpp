@@ -60,7 +60,7 @@ class Rmse : public Distances {
 };
 class R2 : public Distances {
   [[nodiscard]] double value() const override {
-    return mean_of(columns_.size(), [&](std::size_t c) {
+    return defined_mean(columns_.size(), [&](std::size_t c) {
       const double variation = columns_[c].variation();
       return variation > 0 ? 1 - columns_[c].squared / variation : kUndefined;
     });

@@ -19,7 +19,7 @@ inline constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 /// Returns the mean of the defined values of f(i), i < count.
 template <class F>
-[[nodiscard]] double mean_of(std::size_t count, F&& f) {
+[[nodiscard]] double defined_mean(std::size_t count, F&& f) {
   double sum = 0;
   std::int64_t defined = 0;
   for (std::size_t i = 0; i < count; ++i) {

@@ -17,8 +17,8 @@ class Sequences : public Metric {
                  labels.dim(0) == outputs.dim(0),
              "metric", "the outputs are {}, the labels {}: sequences have [N, C, L] and integers [N, S]",
              outputs.describe(), labels.describe());
-    const auto truth = rows_of(labels, outputs.dim(1)),
-               read = rows_of(ctc_decode(outputs, blank_), outputs.dim(1));
+    const auto truth = label_sequences(labels, outputs.dim(1)),
+               read = label_sequences(ctc_decode(outputs, blank_), outputs.dim(1));
     for (std::size_t n = 0; n < truth.size(); ++n) {
       const std::int64_t wrong = edit_distance(truth[n], read[n]);
       wrong_ += wrong;
@@ -32,7 +32,7 @@ class Sequences : public Metric {
   std::int64_t blank_, wrong_ = 0, labels_ = 0, exact_ = 0, sequences_ = 0;
 
  private:
-  [[nodiscard]] std::vector<std::vector<std::int64_t>> rows_of(const Tensor& labels,
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> label_sequences(const Tensor& labels,
                                                                std::int64_t classes) const {
     const auto all = labels.to(Device::cpu()).to(DType::i64).to_vector<std::int64_t>();
     std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(labels.dim(0)));

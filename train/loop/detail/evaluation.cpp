@@ -19,7 +19,7 @@
 namespace fq::detail {
 namespace {
 
-Tensor output_of(Module& model, const Batch& batch) try {
+Tensor model_output(Module& model, const Batch& batch) try {
   return model(Variable(batch.x.to(model.device()))).tensor();
 } catch (const NumericError& error) {
   const std::string found = not_finite_sample(batch);
@@ -33,7 +33,7 @@ std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator
   for (std::int64_t i = 0; i < count; ++i) {
     const auto batch = loader.next();
     if (batch->passed_over > 0) continue;
-    own.set("output", output_of(model, *batch));
+    own.set("output", model_output(model, *batch));
     if (batch->y.defined()) own.set("labels", batch->y);
   }
   auto all = gather_states(ranks, own);
@@ -120,13 +120,13 @@ Evaluation ScoreSum::mean() const {
   return out;
 }
 
-bool for_each_output(Module& model, DataLoader& loader, Communicator* ranks, const VisitOutput& visit) {
+bool visit_outputs(Module& model, DataLoader& loader, Communicator* ranks, const VisitOutput& visit) {
   const EvaluationMode mode(model);
   const NoGrad no_grad;
   loader.start_epoch(0);
   if (ranks != nullptr && ranks->size() > 1) return visit_shared(model, loader, *ranks, visit);
   while (const auto batch = loader.next())
-    if (!visit(output_of(model, *batch), batch->y)) return false;
+    if (!visit(model_output(model, *batch), batch->y)) return false;
   return true;
 }
 

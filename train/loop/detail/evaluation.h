@@ -57,6 +57,6 @@ using VisitOutput = std::function<bool(const Tensor& output, const Tensor& label
 /// Calls `visit` with each batch of epoch 0, in order and in evaluation mode, until `visit` returns false on
 /// any rank. Returns whether all batches were visited. With several ranks, all ranks make the call. Each rank
 /// runs its own batches and visits the batches of all ranks.
-bool for_each_output(Module& model, DataLoader& loader, Communicator* ranks, const VisitOutput& visit);
+bool visit_outputs(Module& model, DataLoader& loader, Communicator* ranks, const VisitOutput& visit);
 
 }  // namespace fq::detail

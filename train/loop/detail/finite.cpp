@@ -24,7 +24,7 @@ Tensor as_float(const Tensor& tensor) {
   return tensor.dtype() == DType::f64 ? tensor : tensor.to(DType::f32);
 }
 
-std::optional<NotFinite> first_in(const StateDict::Entry& entry) {
+std::optional<NotFinite> first_not_finite(const StateDict::Entry& entry) {
   const Tensor values = as_float(entry.second.to(Device::cpu()).to(Layout::row_major));
   return visit_float(values.dtype(), "train", [&]<class T>(T) -> std::optional<NotFinite> {
     const T *begin = values.data<T>(), *end = begin + values.numel();
@@ -47,7 +47,7 @@ std::optional<NotFinite> find_not_finite(const std::vector<StateDict::Entry>& te
   if (fine) return std::nullopt;
   for (const auto& entry : tensors)
     if (is_checked(entry))
-      if (auto found = first_in(entry)) return found;
+      if (auto found = first_not_finite(entry)) return found;
   return std::nullopt;  // the sum of squares overflowed, with finite values
 }
 

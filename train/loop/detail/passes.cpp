@@ -49,7 +49,7 @@ Variable Passes::label_loss(const Variable& logits, const Tensor& labels) const 
   return ops::cross_entropy(logits, labels, options_.label_smoothing);
 }
 
-Variable Passes::loss_of(const Variable& logits, const Input& batch) const {
+Variable Passes::batch_loss(const Variable& logits, const Input& batch) const {
   const double weight = options_.distillation.weight;
   if (!batch.followed.defined() || weight == 0) return label_loss(logits, batch.y);
   const Variable followed = distillation_loss(logits, batch.followed, options_.distillation);
@@ -60,7 +60,7 @@ Variable Passes::loss_of(const Variable& logits, const Input& batch) const {
 Passes::Outputs Passes::run(const Input& batch) {
   if (device_traits(batch.x.device()).launches) quantize_weights(*model_);
   const Variable logits = (*model_)(Variable(batch.x));
-  loss_ = loss_of(logits, batch);
+  loss_ = batch_loss(logits, batch);
   FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
            loss_.defined() ? to_string(loss_.shape()) : "undefined");
   const bool shares = is_floating(batch.y.dtype()) && !options_.loss && logits.tensor().rank() == 2;

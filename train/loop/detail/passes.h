@@ -66,7 +66,7 @@ class Passes {
   [[nodiscard]] bool waits_for_range() const;
   [[nodiscard]] bool repeats(const Input& batch, const RangePolicy::Phase& phase);
   [[nodiscard]] Variable label_loss(const Variable& logits, const Tensor& labels) const;
-  [[nodiscard]] Variable loss_of(const Variable& logits, const Input& batch) const;
+  [[nodiscard]] Variable batch_loss(const Variable& logits, const Input& batch) const;
   Outputs run(const Input& batch);
   void capture(const Input& batch);
 

@@ -22,7 +22,7 @@ nlohmann::json parsed(const std::string& text) {
 }
 
 /// Returns null without the attribute, which older files do not have.
-nlohmann::json object_in(const StateDict& run, const char* name, const std::string& path) {
+nlohmann::json read_object(const StateDict& run, const char* name, const std::string& path) {
   if (!run.has_attribute(name)) return nullptr;
   const auto& value = run.attribute(name);
   if (!value.is_object())
@@ -60,7 +60,7 @@ const nlohmann::json& RunCheckpoint::fingerprints() const {
     marks["training"] = inputs_.training->data().fingerprint();
     if (inputs_.validation) marks["validation"] = inputs_.validation->data().fingerprint();
     if (const auto& teacher = inputs_.options.objective.distillation.teacher)
-      marks["teacher"] = fingerprint_of(*teacher);
+      marks["teacher"] = model_fingerprint(*teacher);
   }
   return *fingerprints_;
 }
@@ -73,7 +73,7 @@ void RunCheckpoint::begin_run() const {
                      {"epochs", options.epochs},
                      {"steps", options.steps},
                      {"step", progress_.position().step},
-                     {"model", fingerprint_of(*inputs_.model)},
+                     {"model", model_fingerprint(*inputs_.model)},
                      {"threads", threads()}};
   if (!options.checkpoint.out.empty()) own["data"] = fingerprints();
   check_same_everywhere(*ranks_, own);
@@ -125,13 +125,13 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
 
 void RunCheckpoint::check_same_run(const StateDict& run, const std::string& path) const {
   constexpr std::string_view kWayOut = "or start a new run from its weights into another file";
-  if (const auto there = object_in(run, "settings", path); !there.is_null()) {
+  if (const auto there = read_object(run, "settings", path); !there.is_null()) {
     check_removed_settings(there, path);
     const auto others = differences(completed(there), settings());
     FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: give the same settings, {}",
              path, fmt::join(others, "; "), kWayOut);
   }
-  if (const auto data = object_in(run, "data", path); !data.is_null())
+  if (const auto data = read_object(run, "data", path); !data.is_null())
     for (const auto& [part, mark] : fingerprints().items())
       FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: give the same, {}",
                path, part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part),
@@ -157,7 +157,7 @@ void RunCheckpoint::save_checked() {
 
 void RunCheckpoint::save_best() {
   const std::string& out = inputs_.options.checkpoint.out;
-  if (!out.empty() && has_files_beside(out)) save(best_checkpoint_path(out));
+  if (!out.empty() && allows_sibling_files(out)) save(best_checkpoint_path(out));
   if (inputs_.options.validation.restore_best) best_ = copied(state());
 }
 

@@ -120,7 +120,7 @@ std::string value_text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-json settings_of(const OptimizerOptions& o) {
+json to_settings(const OptimizerOptions& o) {
   json out{{"optimizer", o.kind},
            {"learning_rate", o.learning_rate},
            {"weight_decay", o.weight_decay},
@@ -141,7 +141,7 @@ json settings_of(const OptimizerOptions& o) {
   return out;
 }
 
-json settings_of(const ScheduleOptions& o) {
+json to_settings(const ScheduleOptions& o) {
   json out{{"schedule", o.kind}, {"warm_up", o.warm_up}};
   if (o.kind == "step") out.update({{"step_every", o.step_every}, {"step_factor", o.step_factor}});
   if (o.kind == "multi_step") out.update({{"milestones", o.milestones}, {"step_factor", o.step_factor}});
@@ -153,20 +153,20 @@ json settings_of(const ScheduleOptions& o) {
   return out;
 }
 
-json settings_of(const DistillationOptions& o) {
+json to_settings(const DistillationOptions& o) {
   if (o.teacher == nullptr) return {{"distillation", "none"}};
   json out{{"distillation", o.kind}, {"teacher_weight", o.weight}};
   if (o.kind == "kl") out["temperature"] = o.temperature;
   return out;
 }
 
-json settings_of(const LowRankOptions& o) {
+json to_settings(const LowRankOptions& o) {
   json out{{"lora_rank", o.rank}};
   if (o.rank > 0) out.update({{"lora_scale", o.scale()}, {"lora_layers", o.layers}});
   return out;
 }
 
-json ranges_of(const TrainerOptions& o) {
+json range_settings(const TrainerOptions& o) {
   if (o.ranges.amax == AmaxMode::learned)
     return {{"amax_mode", "learned"},
             {"amax_gradient", o.ranges.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"}};
@@ -177,7 +177,7 @@ json ranges_of(const TrainerOptions& o) {
   return {{"amax_mode", "frozen"}};
 }
 
-json settings_of(const LoaderOptions& o) {
+json to_settings(const LoaderOptions& o) {
   json out{{"batch_size", o.batch_size},       {"shuffle", o.shuffle},
            {"drop_last", o.drop_last},         {"loader_seed", o.seed},
            {"class_weights", o.class_weights}, {"balanced", o.balanced},
@@ -233,22 +233,22 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"amax_rate", options.ranges.amax_rate},
            {"backward", options.execution.backward == BackwardType::bf16 ? "bf16" : "fp32"},
            {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
-  out.update(settings_of(options.optimizer));
-  out.update(settings_of(options.schedule));
-  out.update(settings_of(options.objective.distillation));
-  out.update(settings_of(options.low_rank));
-  out.update(ranges_of(options));
-  out.update(settings_of(training.options()));
+  out.update(to_settings(options.optimizer));
+  out.update(to_settings(options.schedule));
+  out.update(to_settings(options.objective.distillation));
+  out.update(to_settings(options.low_rank));
+  out.update(range_settings(options));
+  out.update(to_settings(training.options()));
   return out;
 }
 
 json completed(json settings) {
   if (settings.contains("augment_flip"))
     settings["augment_hflip"] = settings.at("augment_flip") == true ? 0.5 : 0.0;
-  json out = settings_of(LoaderOptions{});
+  json out = to_settings(LoaderOptions{});
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
-  out.update(settings_of(DistillationOptions{}));
-  out.update(settings_of(LowRankOptions{}));
+  out.update(to_settings(DistillationOptions{}));
+  out.update(to_settings(LowRankOptions{}));
   out["reestimate_bn"] = 0;
   out["exact_sums"] = false;
   out["amax_rate"] = 1.0;

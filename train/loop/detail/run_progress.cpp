@@ -11,31 +11,31 @@
 namespace fq::detail {
 namespace {
 
-std::int64_t count_in(const StateDict& state, const char* name) {
+std::int64_t read_count(const StateDict& state, const char* name) {
   return whole_number(state, name, "resume");
 }
 
-RunPosition position_in(const StateDict& state) {
+RunPosition read_position(const StateDict& state) {
   RunPosition p;
-  p.epoch = count_in(state, "epoch");
-  p.step = count_in(state, "step");
-  p.batch = count_in(state, "batch");
+  p.epoch = read_count(state, "epoch");
+  p.step = read_count(state, "step");
+  p.batch = read_count(state, "batch");
   p.seed = seed_number(state, "resume");
   p.loss_sum = state.attribute("loss_sum").get<double>();
-  p.correct = count_in(state, "correct");
-  p.count = count_in(state, "count");
+  p.correct = read_count(state, "correct");
+  p.count = read_count(state, "count");
   return p;
 }
 
 /// Throws unless the positions of the run and its loader agree. The loader may be one epoch ahead, if the
 /// validation of its last epoch is missing.
 void check_position(const RunPosition& p, const StateDict& loader, const DataLoader& data) {
-  const std::int64_t epoch = count_in(loader, "epoch"), position = count_in(loader, "position");
+  const std::int64_t epoch = read_count(loader, "epoch"), position = read_count(loader, "position");
   FQ_CHECK(epoch == p.epoch || (epoch == p.epoch + 1 && position == 0), "resume",
            "the progress is damaged: {} epochs are done, and the data is at sample {} of epoch {}", p.epoch,
            position, epoch + 1);
   const std::int64_t batch = data.options().batch_size, size = data.data().size();
-  if (count_in(loader, "size") != size || count_in(loader, "batch_size") != batch)
+  if (read_count(loader, "size") != size || read_count(loader, "batch_size") != batch)
     return;                                                              // the loader reports the difference
   const std::int64_t before = p.batch - (position + batch - 1) / batch;  // batches of earlier epochs
   FQ_CHECK(position <= size && before % data.batches_per_epoch() == 0 &&
@@ -167,7 +167,7 @@ void RunProgress::save(StateDict& checkpoint) const {
 }
 
 RunPosition RunProgress::read(const StateDict& progress, const std::string& path) const try {
-  const RunPosition position = position_in(progress);
+  const RunPosition position = read_position(progress);
   check_position(position, progress.sub("loader"), *inputs_.training);
   return position;
 } catch (const ArgumentError& error) {

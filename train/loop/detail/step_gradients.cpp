@@ -94,7 +94,7 @@ NumericError StepGradients::explained(const NumericError& error, const Batch& ba
 }
 
 void StepGradients::run_shared(const Batch& batch) {
-  if (batch.passed_over > 0) return shared_->pass_over();
+  if (batch.passed_over > 0) return shared_->skip_batch();
   try {
     shared_->begin_batch(batches_of_step());
     const LeafScope leaves([this](const Gradient& leaf) { shared_->ready(leaf); });

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostKept = std::int64_t{256} << 20;  // most bytes to cache
 
-std::vector<std::int64_t> rows_from(std::int64_t first, std::int64_t end) {
+std::vector<std::int64_t> row_range(std::int64_t first, std::int64_t end) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - first));
   std::iota(rows.begin(), rows.end(), first);
   return rows;
@@ -58,7 +58,7 @@ bool Teacher::keeps(const Tensor& some) const {
 bool Teacher::fill(std::int64_t part) {
   if (has_[static_cast<std::size_t>(part)]) return true;
   const std::int64_t first = part * rows_, end = std::min(first + rows_, training_.data().size());
-  const Tensor some = run(training_.data().read(rows_from(first, end)).x).to(Device::cpu());
+  const Tensor some = run(training_.data().read(row_range(first, end)).x).to(Device::cpu());
   if (!all_.defined() && !keeps(some)) return false;
   if (!all_.defined()) all_ = Tensor::empty(with_rows(some.shape(), training_.data().size()), some.dtype());
   copy_rows(some, 0, all_, first, end - first);

@@ -28,7 +28,7 @@ bool Validation::evaluate_start() {
 void Validation::reestimate_statistics(std::int64_t epoch) const {
   LoaderOptions options = all_batches(inputs_.training->options());
   options.prefetch = 0;
-  DataLoader batches = loader_beside(*inputs_.training, std::move(options));
+  DataLoader batches = same_data_loader(*inputs_.training, std::move(options));
   batches.start_epoch(epoch);
   (void)reestimate_batch_norm(*inputs_.model, batches, inputs_.options.batch_norm.reestimate_bn);
 }

@@ -38,7 +38,7 @@ void divide_input(const WeightedLayer& reader, const std::vector<float>& factors
 }
 
 /// Returns for each quantizer the number of layer inputs that use it.
-std::map<const TensorQuantizer*, int> uses_of(Module& model) {
+std::map<const TensorQuantizer*, int> quantizer_uses(Module& model) {
   std::map<const TensorQuantizer*, int> out;
   for (auto& [path, module] : model.named_modules())
     if (auto* quant = dynamic_cast<QuantModule*>(module))
@@ -67,7 +67,7 @@ ScaleGroups scale_groups(Module& model, const TraceGraph& graph) {
     for (const auto& reader : group.readers) read.insert(reader.path);
   const WeightedLayers all = weighted_layers(model, graph);
   out.skipped = all.skipped;
-  const auto uses = uses_of(model);
+  const auto uses = quantizer_uses(model);
   std::vector<std::pair<const TensorQuantizer*, ScaleGroup>> shared;
   for (const auto& layer : all.layers) {
     if (read.contains(layer.path)) continue;
@@ -100,7 +100,7 @@ std::vector<float> largest_of_readers(const ScaleGroup& group,
   return out;
 }
 
-std::vector<float> factors_of(const ScaleGroup& group, const WeightedLayer& reader,
+std::vector<float> reader_factors(const ScaleGroup& group, const WeightedLayer& reader,
                               const std::vector<float>& factors) {
   const auto repeat = static_cast<std::size_t>(reader.channels() / group.channels);
   std::vector<float> out(static_cast<std::size_t>(reader.channels()));
@@ -115,7 +115,7 @@ void scale_channels(const ScaleGroup& group, const std::vector<float>& factors) 
   } else {
     divide_input(group.readers.front(), factors);
   }
-  for (const auto& reader : group.readers) scale_inputs(reader, factors_of(group, reader, factors));
+  for (const auto& reader : group.readers) scale_inputs(reader, reader_factors(group, reader, factors));
 }
 
 }  // namespace fq::ptq

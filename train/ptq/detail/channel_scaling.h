@@ -47,7 +47,7 @@ struct ScaleGroups {
 /// positive.
 void scale_channels(const ScaleGroup& group, const std::vector<float>& factors);
 /// Returns one factor for each input channel of `reader`.
-[[nodiscard]] std::vector<float> factors_of(const ScaleGroup& group, const WeightedLayer& reader,
+[[nodiscard]] std::vector<float> reader_factors(const ScaleGroup& group, const WeightedLayer& reader,
                                             const std::vector<float>& factors);
 
 }  // namespace fq::ptq

@@ -62,7 +62,7 @@ void exchange(Communicator& ranks, const std::vector<WeightedLayer>& layers, Rep
 
 std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data, const std::string& function,
                                           Report& report, ReasonAgainst against) {
-  WeightedLayers found = weighted_layers(model, float_graph(model, input_shape_of(data)));
+  WeightedLayers found = weighted_layers(model, float_graph(model, loader_input_shape(data)));
   report.skipped.insert(report.skipped.end(), found.skipped.begin(), found.skipped.end());
   std::erase_if(found.layers, [&](const WeightedLayer& layer) {
     const std::string reason = against(layer);

@@ -40,11 +40,11 @@ FloatScope::~FloatScope() {
 }
 
 TraceGraph float_graph(Module& model, const Shape& input_shape) {
-  const FloatScope in_float(model);
+  const FloatScope float_scope(model);
   return trace(model, input_shape);
 }
 
-Shape input_shape_of(const DataLoader& data) {
+Shape loader_input_shape(const DataLoader& data) {
   Shape shape = data.data().sample_shape();
   shape.insert(shape.begin(), 1);
   return shape;

@@ -36,7 +36,7 @@ class FloatScope {
 /// Returns the operator graph of the model in float.
 [[nodiscard]] TraceGraph float_graph(Module& model, const Shape& input_shape);
 /// Returns the input shape of a batch of one sample.
-[[nodiscard]] Shape input_shape_of(const DataLoader& data);
+[[nodiscard]] Shape loader_input_shape(const DataLoader& data);
 
 /// Returns `ranks`, or this process alone if `ranks` is null.
 [[nodiscard]] std::shared_ptr<Communicator> ranks_or_one(std::shared_ptr<Communicator> ranks);

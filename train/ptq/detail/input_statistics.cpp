@@ -39,7 +39,7 @@ std::map<std::string, InputStatistics> input_statistics(Module& model, DataLoade
                                                         const std::vector<WeightedLayer>& layers,
                                                         const StatisticsOptions& options,
                                                         const std::string& function) {
-  const FloatScope in_float(model);
+  const FloatScope float_scope(model);
   const NoGrad no_grad;
   const auto ranks = ranks_or_one(options.ranks);
   InputRecorder recorder(layers, options);

@@ -40,7 +40,7 @@ struct Row {
   }
 };
 
-Row row_of(const WeightGrid& grid, const Tensor& gram, const float* w, std::size_t first,
+Row make_row(const WeightGrid& grid, const Tensor& gram, const float* w, std::size_t first,
            const std::vector<float>& floors, const std::vector<bool>& up) {
   const auto n = static_cast<std::size_t>(gram.dim(0));
   Row row{gram.data<float>(), n, std::vector<double>(n), std::vector<double>(n, 0.0), std::vector<double>(n)};
@@ -77,8 +77,8 @@ void flip_roundings(const WeightedLayer& layer, const WeightGrid& grid, const In
   const auto* w = weight.data<float>();
   for (std::int64_t r = 0; r < layer.rows(); ++r) {
     const auto first = static_cast<std::size_t>(r * layer.columns());
-    const Tensor& gram = statistics.gram.at(static_cast<std::size_t>(layer.group_of(r)));
-    Row row = row_of(grid, gram, w, first, floors, up);
+    const Tensor& gram = statistics.gram.at(static_cast<std::size_t>(layer.row_group(r)));
+    Row row = make_row(grid, gram, w, first, floors, up);
     for (std::size_t i = row.best(); i < row.n; i = row.best()) {
       row.change(i);
       up[first + i] = !up[first + i];

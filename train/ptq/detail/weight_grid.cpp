@@ -23,13 +23,13 @@ std::vector<float> spread(Grid grid, Tensor scales, const Shape& shape) {
   return dequantize({Tensor::full(shape, 1, DType::i8), grid, {}}).to_vector<float>();
 }
 
-Grid grid_of(const WeightedLayer& layer) {
+Grid quantized_grid(const WeightedLayer& layer) {
   const NoGrad no_grad;
   return layer.quant->weight_quantizer()->weight(layer.weight).quantized()->grid;
 }
 
 /// Returns the scales, with 0 for ranges that are too small to divide by. Those weights have only the code 0.
-Tensor scales_of(const Grid& grid) {
+Tensor usable_scales(const Grid& grid) {
   Tensor scales = grid.scale.clone();
   auto* values = scales.mutable_data<float>();
   const auto* amax = grid.amax.data<float>();
@@ -41,7 +41,7 @@ Tensor scales_of(const Grid& grid) {
 
 /// Returns the range index of each element. Spreads 12 bits at a time, because f32 counts exactly to 2^24
 /// only.
-std::vector<std::size_t> indices_of(const Grid& grid, const Shape& shape) {
+std::vector<std::size_t> spread_indices(const Grid& grid, const Shape& shape) {
   constexpr std::size_t radix = 1 << 12;
   std::vector<float> low(static_cast<std::size_t>(grid.scale.numel())), high(low.size());
   for (std::size_t i = 0; i < low.size(); ++i) {
@@ -58,7 +58,7 @@ std::vector<std::size_t> indices_of(const Grid& grid, const Shape& shape) {
 
 /// Returns the code of the bound for the largest element of each block whose scale is not the smallest.
 std::vector<float> largest_codes(const Grid& grid, const Tensor& weight) {
-  const auto blocks = indices_of(grid, weight.shape());
+  const auto blocks = spread_indices(grid, weight.shape());
   const auto* w = weight.data<float>();
   std::vector<std::size_t> largest(static_cast<std::size_t>(grid.scale.numel()), blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -76,7 +76,7 @@ std::vector<float> largest_codes(const Grid& grid, const Tensor& weight) {
 }  // namespace
 
 float WeightGrid::code(std::size_t i, float v) const {
-  if (!kept.empty() && kept[i] != 0.0f) return kept[i];
+  if (!fixed_codes.empty() && fixed_codes[i] != 0.0f) return fixed_codes[i];
   if (!(scales[i] > 0.0f)) return 0.0f;
   const float code =
       minifloat ? minifloat->round(v / scales[i]) : scalar::quantize_code(v, scales[i], lower, upper);
@@ -114,19 +114,19 @@ std::string reason_against_codes(const WeightedLayer& layer) {
 }
 
 WeightGrid weight_grid(const WeightedLayer& layer) {
-  const Grid grid = grid_of(layer);
+  const Grid grid = quantized_grid(layer);
   const Tensor weight = layer.weight.tensor();
   const QuantDescriptor& d = layer.quant->weight_quantizer()->descriptor();
-  WeightGrid out{spread(grid, scales_of(grid), weight.shape()), grid.format.lower(), grid.format.bound()};
+  WeightGrid out{spread(grid, usable_scales(grid), weight.shape()), grid.format.lower(), grid.format.bound()};
   if (!grid.format.is_integer()) out.minifloat = Minifloat::of(grid.format.floating());
   if (!d.has_dynamic_blocks()) return out;
   out.lower = -out.upper;  // a code of `lower` would give its block another range
-  if (d.block_sizes().scale_bits == NumBits(4, 3)) out.kept = largest_codes(grid, weight);
+  if (d.block_sizes().scale_bits == NumBits(4, 3)) out.fixed_codes = largest_codes(grid, weight);
   return out;
 }
 
 std::vector<std::size_t> range_indices(const WeightedLayer& layer) {
-  return indices_of(grid_of(layer), layer.weight.shape());
+  return spread_indices(quantized_grid(layer), layer.weight.shape());
 }
 
 }  // namespace fq::ptq

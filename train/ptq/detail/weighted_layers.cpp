@@ -58,7 +58,7 @@ std::vector<float> largest_by_channel(const WeightedLayer& layer) {
   const auto* w = weight.data<float>();
   for (std::int64_t row = 0; row < layer.rows(); ++row)
     for (std::int64_t k = 0; k < layer.columns(); ++k) {
-      float& largest = out[static_cast<std::size_t>(layer.channel_of(row, k))];
+      float& largest = out[static_cast<std::size_t>(layer.input_channel(row, k))];
       largest = std::max(largest, std::abs(*w++));
     }
   return out;
@@ -69,7 +69,7 @@ void scale_inputs(const WeightedLayer& layer, const std::vector<float>& factors)
   auto* w = weight.mutable_tensor().mutable_data<float>();
   for (std::int64_t row = 0; row < layer.rows(); ++row)
     for (std::int64_t k = 0; k < layer.columns(); ++k)
-      *w++ *= factors[static_cast<std::size_t>(layer.channel_of(row, k))];
+      *w++ *= factors[static_cast<std::size_t>(layer.input_channel(row, k))];
 }
 
 }  // namespace fq::ptq

@@ -28,10 +28,10 @@ struct WeightedLayer {
   [[nodiscard]] std::int64_t groups() const noexcept { return options.groups; }
   [[nodiscard]] std::int64_t channels() const { return weight.dim(1) * groups(); }
   [[nodiscard]] bool linear() const { return weight.rank() == 2; }
-  [[nodiscard]] std::int64_t group_of(std::int64_t row) const { return row / (rows() / groups()); }
+  [[nodiscard]] std::int64_t row_group(std::int64_t row) const { return row / (rows() / groups()); }
   /// Returns the input channel that element (row, column) multiplies.
-  [[nodiscard]] std::int64_t channel_of(std::int64_t row, std::int64_t column) const {
-    return group_of(row) * weight.dim(1) + column / taps();
+  [[nodiscard]] std::int64_t input_channel(std::int64_t row, std::int64_t column) const {
+    return row_group(row) * weight.dim(1) + column / taps();
   }
 };
 

@@ -13,10 +13,10 @@ namespace {
 constexpr int kBinBits = 36, kLeastBin = -16;
 constexpr std::int64_t kMostTerms = std::int64_t{1} << 27;  // of 2^35 units each: the sum fits into 64 bits
 
-double unit_of(int bin) { return std::ldexp(1.0, kBinBits * bin); }
+double bin_unit(int bin) { return std::ldexp(1.0, kBinBits * bin); }
 
 /// Returns the least bin b with `largest` < 2^(36 (b + 1) - 1). kLeastBin keeps reciprocals of units finite.
-int bin_of(double largest) {
+int choose_bin(double largest) {
   const int above = std::ilogb(largest) + 1;
   return std::max(kLeastBin, above >= 0 ? above / kBinBits : -((kBinBits - 1 - above) / kBinBits));
 }
@@ -42,8 +42,8 @@ bool BinnedSum::add_term(std::span<const T> term) {
   if (!finite) return false;
   count(1);
   if (largest == 0) return true;
-  raise(bin_of(double(largest)));
-  const double unit = unit_of(bin_), small = unit_of(bin_ - 1), per_unit = 1 / unit, per_small = 1 / small;
+  raise(choose_bin(double(largest)));
+  const double unit = bin_unit(bin_), small = bin_unit(bin_ - 1), per_unit = 1 / unit, per_small = 1 / small;
   for (std::size_t i = 0; i < high_.size(); ++i) {
     const double value = double(term[i]);
     const std::int64_t whole = std::llrint(value * per_unit);
@@ -86,7 +86,7 @@ std::vector<double> BinnedSum::values() const {
   std::vector<double> out(high_.size(), 0.0);
   if (bin_ == kNone) return out;
   for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = double(high_[i]) * unit_of(bin_) + double(low_[i]) * unit_of(bin_ - 1);
+    out[i] = double(high_[i]) * bin_unit(bin_) + double(low_[i]) * bin_unit(bin_ - 1);
   return out;
 }
 

@@ -63,7 +63,7 @@ void check_same_everywhere(Communicator& ranks, const nlohmann::json& own) {
   }
 }
 
-std::uint32_t fingerprint_of(Module& model) {
+std::uint32_t model_fingerprint(Module& model) {
   std::uint32_t crc = 0;
   const auto add = [&crc](const Tensor& values) {
     const Tensor here = values.to(Device::cpu());

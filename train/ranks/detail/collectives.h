@@ -23,6 +23,6 @@ namespace fq::detail {
 /// rank and key that differ from rank 0. All ranks must call it.
 void check_same_everywhere(Communicator& ranks, const nlohmann::json& own);
 /// Returns a checksum of the model's parameters and buffers.
-[[nodiscard]] std::uint32_t fingerprint_of(Module& model);
+[[nodiscard]] std::uint32_t model_fingerprint(Module& model);
 
 }  // namespace fq::detail

@@ -25,7 +25,7 @@ GradientBuckets::Terms columns(const GradientBuckets::Terms& terms, std::size_t 
   return out;
 }
 
-std::vector<Tensor> sums_over(Communicator& ranks, const GradientBuckets::Terms& terms, std::int64_t count,
+std::vector<Tensor> rank_sums(Communicator& ranks, const GradientBuckets::Terms& terms, std::int64_t count,
                               const std::vector<Tensor>& like, fq::Reduction reduction) {
   return reduction == fq::Reduction::exact ? exact_sums(ranks, terms, count, like)
                                            : float_sums(ranks, terms, like, reduction);
@@ -59,7 +59,7 @@ GradientBuckets::Begun::~Begun() {
   if (sums.valid()) sums.wait();
 }
 
-std::int64_t GradientBuckets::gradients_of(const Bucket& bucket) const {
+std::int64_t GradientBuckets::expected_gradients(const Bucket& bucket) const {
   const auto came = std::span(came_).subspan(bucket.begin, bucket.end - bucket.begin);
   if (std::ranges::count(came, Came::late) > 0) return std::numeric_limits<std::int64_t>::max();
   return std::ranges::count(came, Came::reported);
@@ -73,7 +73,7 @@ void GradientBuckets::begin(const Terms& terms, std::int64_t count) {
   of_leaf_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     of_leaf_.emplace(parameters_[i].node()->gradient.get(), i);
-  for (Bucket& bucket : buckets_) bucket.missing = gradients_of(bucket);
+  for (Bucket& bucket : buckets_) bucket.missing = expected_gradients(bucket);
 }
 
 void GradientBuckets::ready(const Gradient& leaf) {
@@ -92,13 +92,13 @@ void GradientBuckets::start_full_buckets() {
   for (std::size_t i = begun_.size(); i < buckets_.size() && buckets_[i].missing == 0; ++i) {
     auto& begun = *begun_.emplace_back(std::make_unique<Begun>());
     const auto before = i > 0 ? begun_[i - 1]->sums : std::shared_future<Sums>();
-    const auto work = [this, &begun, before, like = parameters_of(buckets_[i]),
+    const auto work = [this, &begun, before, like = bucket_parameters(buckets_[i]),
                        terms = columns(terms_, buckets_[i].begin, buckets_[i].end), count = count_] {
       // The backward pass uses the other threads.
       set_threads(1);
       if (before.valid()) before.wait();
       begun.from = Clock::now();
-      auto sums = sums_over(*ranks_, terms, count, like, reduction_);
+      auto sums = rank_sums(*ranks_, terms, count, like, reduction_);
       begun.to = Clock::now();
       return sums;
     };
@@ -120,7 +120,7 @@ bool GradientBuckets::end(const std::vector<Tensor>& term) {
   return whole;
 }
 
-GradientBuckets::Sums GradientBuckets::parameters_of(const Bucket& bucket) const {
+GradientBuckets::Sums GradientBuckets::bucket_parameters(const Bucket& bucket) const {
   Sums out;
   for (std::size_t i = bucket.begin; i < bucket.end; ++i) out.push_back(parameters_[i].tensor());
   return out;
@@ -133,8 +133,8 @@ GradientBuckets::Sums GradientBuckets::finish(const Terms& terms, std::int64_t c
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
     const Sums sums = i < begun.size() ? begun[i]->sums.get()
-                                       : sums_over(*ranks_, columns(terms, bucket.begin, bucket.end), count,
-                                                   parameters_of(bucket), reduction_);
+                                       : rank_sums(*ranks_, columns(terms, bucket.begin, bucket.end), count,
+                                                   bucket_parameters(bucket), reduction_);
     std::ranges::copy(sums, out.begin() + std::ptrdiff_t(bucket.begin));
     if (i < begun.size() && profiler() != nullptr)
       profiler()->add_concurrent("sums over ranks", begun[i]->from, begun[i]->to);

@@ -54,10 +54,10 @@ class GradientBuckets {
     ~Begun();  // waits for the sums
   };
 
-  [[nodiscard]] std::int64_t gradients_of(const Bucket& bucket) const;
+  [[nodiscard]] std::int64_t expected_gradients(const Bucket& bucket) const;
   [[nodiscard]] bool has_begun(std::size_t parameter) const;
   void start_full_buckets();
-  [[nodiscard]] Sums parameters_of(const Bucket& bucket) const;
+  [[nodiscard]] Sums bucket_parameters(const Bucket& bucket) const;
 
   std::shared_ptr<Communicator> ranks_;
   std::vector<Variable> parameters_;

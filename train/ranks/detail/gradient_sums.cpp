@@ -21,10 +21,10 @@ constexpr std::int64_t kAbsent = -1, kNotFinite = 0x7f800000;
 bool is_number(std::int64_t largest) { return largest > 0 && largest < kNotFinite; }
 
 /// Returns the bits of the largest magnitude of each tensor over its terms.
-std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
+std::vector<std::int64_t> largest_magnitudes(const std::vector<Terms>& terms) {
   std::vector<Tensor> found;
-  for (const auto& of_tensor : terms)
-    for (const auto& term : of_tensor)
+  for (const auto& tensor_terms : terms)
+    for (const auto& term : tensor_terms)
       found.push_back(detail::run(term.device(), &Kernels::amax, term, Axes{}, "exact_sums").reshape({1}));
   std::vector<std::int64_t> out(terms.size(), kAbsent);
   if (found.empty()) return out;
@@ -37,7 +37,7 @@ std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
 }
 
 /// Returns s of the fixed-point unit 2^-s.
-int shift_of(std::int64_t largest, std::int64_t count) {
+int fixed_point_shift(std::int64_t largest, std::int64_t count) {
   const int above = std::ilogb(std::bit_cast<float>(static_cast<std::uint32_t>(largest))) + 1;
   return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) - above;
 }
@@ -50,7 +50,7 @@ Tensor special(std::int64_t largest, const Tensor& like) {
 }
 
 /// Sums all tensors in one buffer, so that ranks communicate once.
-std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms,
+std::vector<Tensor> sum_terms(Communicator& ranks, const std::vector<Terms>& terms,
                             const std::vector<std::int64_t>& largest, std::int64_t count,
                             const std::vector<Tensor>& like) {
   std::vector<std::int64_t> begins{0};
@@ -59,21 +59,21 @@ std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms
   std::vector<Tensor> out(like.size());
   Tensor sums;
   if (begins.back() > 0) sums = Tensor::empty({begins.back()}, DType::i64, like.front().device());
-  const auto for_each_number = [&](const auto& use) {
+  const auto visit_numbers = [&](const auto& use) {
     for (std::size_t t = 0; t < like.size(); ++t) {
       if (!is_number(largest[t])) continue;
       Tensor part = sums.slice(begins[t], begins[t + 1]);
-      use(t, shift_of(largest[t], count), part);
+      use(t, fixed_point_shift(largest[t], count), part);
     }
   };
-  for_each_number([&](std::size_t t, int shift, Tensor& part) {
+  visit_numbers([&](std::size_t t, int shift, Tensor& part) {
     detail::run(part.device(), &Kernels::add_fixed, terms[t], shift, part);
   });
   if (sums.defined()) ranks.sum_where_it_lies(sums);
   for (std::size_t t = 0; t < like.size(); ++t)
     out[t] = is_number(largest[t]) ? Tensor::empty(like[t].shape(), DType::f32, like[t].device())
                                    : special(largest[t], like[t]);
-  for_each_number([&](std::size_t t, int shift, Tensor& part) {
+  visit_numbers([&](std::size_t t, int shift, Tensor& part) {
     detail::run(part.device(), &Kernels::from_fixed, part, shift, out[t]);
   });
   return out;
@@ -98,14 +98,14 @@ std::vector<std::int64_t> present(Communicator& ranks, const std::vector<std::ve
   return out;
 }
 
-void add_to(std::span<float> sums, const Tensor& term) {
+void add_term(std::span<float> sums, const Tensor& term) {
   const Tensor here = term.to(Device::cpu());
   const float* added = here.data<float>();
 #pragma omp parallel for simd
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += added[i];
 }
 
-void sum_over(Communicator& ranks, std::span<float> sums, Reduction reduction) {
+void reduce_sums(Communicator& ranks, std::span<float> sums, Reduction reduction) {
   if (reduction == Reduction::fp32) return ranks.sum(sums);
   std::vector<bfloat16> rounded(sums.size());
   std::ranges::transform(sums, rounded.begin(), [](float x) { return bfloat16(x); });
@@ -121,13 +121,13 @@ std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vecto
            "{} terms on this rank, but count is {}: count the terms of all ranks", terms.size(), count);
   for (const auto& term : terms) check_term(term, like);
   if (like.empty()) return {};
-  std::vector<Terms> of_tensor(like.size());
+  std::vector<Terms> tensor_terms(like.size());
   for (const auto& term : terms)
     for (std::size_t t = 0; t < like.size(); ++t)
-      if (term[t].defined()) of_tensor[t].push_back(term[t].to(like[t].device()));
-  auto largest = largest_of(of_tensor);
+      if (term[t].defined()) tensor_terms[t].push_back(term[t].to(like[t].device()));
+  auto largest = largest_magnitudes(tensor_terms);
   ranks.max(largest);
-  return sums_of(ranks, of_tensor, largest, count, like);
+  return sum_terms(ranks, tensor_terms, largest, count, like);
 }
 
 std::vector<Tensor> float_sums(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
@@ -146,8 +146,8 @@ std::vector<Tensor> float_sums(Communicator& ranks, const std::vector<std::vecto
   };
   for (const auto& term : terms)
     for (std::size_t t = 0; t < like.size(); ++t)
-      if (term[t].defined()) add_to(part(t), term[t]);
-  sum_over(ranks, sums, reduction);
+      if (term[t].defined()) add_term(part(t), term[t]);
+  reduce_sums(ranks, sums, reduction);
   std::vector<Tensor> out(like.size());
   for (std::size_t t = 0; t < like.size(); ++t) {
     if (there[t] == 0) continue;

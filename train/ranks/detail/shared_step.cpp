@@ -24,7 +24,7 @@ Tensor scaled_sum(const Tensor& a, const Tensor& b, float factor) {
   return out;
 }
 
-std::string message_of(const std::exception_ptr& error) {
+std::string error_message(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& caught) {
@@ -98,12 +98,12 @@ std::vector<Tensor> SharedStep::moving() const {
   return out;
 }
 
-bool SharedStep::last_of(std::int64_t batches) const {
+bool SharedStep::is_last_batch(std::int64_t batches) const {
   return static_cast<std::int64_t>(batches_.size()) + ranks_->size() >= batches;
 }
 
 void SharedStep::begin_batch(std::int64_t batches) {
-  last_ = last_of(batches);
+  last_ = is_last_batch(batches);
   if (last_) buckets_.begin(terms_, batches);
   begin_step();
   if (terms_.empty()) return;
@@ -138,7 +138,7 @@ void SharedStep::fail(std::exception_ptr error) {
   batches_.emplace_back(std::nullopt);
 }
 
-void SharedStep::pass_over() { batches_.emplace_back(std::nullopt); }
+void SharedStep::skip_batch() { batches_.emplace_back(std::nullopt); }
 
 void SharedStep::forget() {
   terms_.clear();
@@ -160,7 +160,7 @@ void SharedStep::throw_failure(bool& stop) {
   if (flags[0] == 0) return;
   const auto own = std::exchange(error_, nullptr);
   forget();
-  const auto messages = ranks_->gather(own ? message_of(own) : std::string());
+  const auto messages = ranks_->gather(own ? error_message(own) : std::string());
   if (own) std::rethrow_exception(own);
   const auto first = std::ranges::find_if(messages, [](const auto& text) { return !text.empty(); });
   throw NumericError(fmt::format("{} (on rank {})", *first, first - messages.begin()));

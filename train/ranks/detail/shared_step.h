@@ -48,7 +48,7 @@ class SharedStep {
   /// Records an error of the current batch. All ranks throw it when the step ends.
   void fail(std::exception_ptr error);
   /// Counts a batch of another rank.
-  void pass_over();
+  void skip_batch();
 
   /// Replaces the gradients by their sums, moves statistics and ranges, and returns the results of all
   /// batches in order. All ranks must call it. Sets `stop` to whether any rank requests to stop. Throws the
@@ -65,7 +65,7 @@ class SharedStep {
   void throw_failure(bool& stop);
   [[nodiscard]] std::vector<BatchResult> all_results();
   /// Returns whether this rank has no further batch in a step of `batches`.
-  [[nodiscard]] bool last_of(std::int64_t batches) const;
+  [[nodiscard]] bool is_last_batch(std::int64_t batches) const;
   void move(const std::vector<BatchResult>& results);
 
   std::shared_ptr<Communicator> ranks_;

@@ -98,7 +98,7 @@ void FormatSearch::make_layers(const std::vector<QuantConfig>& configs) {
     variants.push_back(options_.formats[f] == kNoFormat
                            ? FormatVariant{}
                            : format_variant(model_, configs[f], data_, options_.calibration_samples));
-  layers_ = reachable_layers(model_, variants, ptq::input_shape_of(data_), options_);
+  layers_ = reachable_layers(model_, variants, ptq::loader_input_shape(data_), options_);
   for (const auto& layer : layers_) {
     PlannedLayer planned{layer.path, layer.slot->module->type(), layer.weights, layer.group, {}};
     for (std::size_t f = 0; f < configs.size(); ++f)
@@ -135,11 +135,11 @@ void FormatSearch::score_layers() {
            "the data has no labels: give some, or effective_bits and the score divergence");
 }
 
-double FormatSearch::score_of(const Damage& damage) const {
+double FormatSearch::damage_score(const Damage& damage) const {
   return options_.score == DamageScore::loss ? damage.loss_change : damage.divergence;
 }
 
-std::optional<KnapsackChoice> FormatSearch::choice_of(int group, std::size_t format) const {
+std::optional<KnapsackChoice> FormatSearch::group_choice(int group, std::size_t format) const {
   KnapsackChoice out{0, 0};
   bool exists = false;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -147,7 +147,7 @@ std::optional<KnapsackChoice> FormatSearch::choice_of(int group, std::size_t for
     const FormatScore& score = planned_[i].scores[format];
     exists = exists || changes(i, format) || options_.formats[format] == kNoFormat;
     out.cost += static_cast<double>(layers_[i].weights) * score.bits;
-    out.score += score_of(score.damage);
+    out.score += damage_score(score.damage);
   }
   return exists ? std::optional(out) : std::nullopt;
 }
@@ -159,7 +159,7 @@ void FormatSearch::make_points() {
   for (std::size_t group = 0; group < groups.size(); ++group) {
     auto& formats = choice_formats_.emplace_back();
     for (std::size_t f = 0; f < options_.formats.size(); ++f)
-      if (const auto choice = choice_of(static_cast<int>(group), f)) {
+      if (const auto choice = group_choice(static_cast<int>(group), f)) {
         groups[group].push_back(*choice);
         formats.push_back(f);
       }
@@ -168,10 +168,10 @@ void FormatSearch::make_points() {
                                               choices.begin()));
   }
   knapsack_.emplace(groups);
-  widest_ = formats_of(widest);
+  widest_ = layer_formats(widest);
 }
 
-FormatSearch::Formats FormatSearch::formats_of(const std::vector<std::size_t>& choices) const {
+FormatSearch::Formats FormatSearch::layer_formats(const std::vector<std::size_t>& choices) const {
   Formats out;
   for (const auto& layer : layers_) {
     const auto group = static_cast<std::size_t>(layer.group);
@@ -180,12 +180,12 @@ FormatSearch::Formats FormatSearch::formats_of(const std::vector<std::size_t>& c
   return out;
 }
 
-FormatSearch::Formats FormatSearch::formats_at(std::size_t point) const {
-  return point < knapsack_->size() ? formats_of(knapsack_->choices(point)) : widest_;
+FormatSearch::Formats FormatSearch::point_formats(std::size_t point) const {
+  return point < knapsack_->size() ? layer_formats(knapsack_->choices(point)) : widest_;
 }
 
 Swaps FormatSearch::swaps(std::size_t point) const {
-  const Formats formats = formats_at(point);
+  const Formats formats = point_formats(point);
   Swaps out;
   for (std::size_t i = 0; i < layers_.size(); ++i)
     out.emplace_back(layers_[i].slot, layers_[i].modules[formats[i]]);
@@ -198,22 +198,22 @@ const Damage& FormatSearch::measured(std::size_t point) {
   return measured_[point] = run({swaps(point)}).damages[0];
 }
 
-double FormatSearch::bits_at(std::size_t point) const {
+double FormatSearch::point_bits(std::size_t point) const {
   if (weights_ == 0) return 0;
   double bits = 0;
-  const Formats formats = formats_at(point);
+  const Formats formats = point_formats(point);
   for (std::size_t i = 0; i < layers_.size(); ++i)
     bits += static_cast<double>(layers_[i].weights) * planned_[i].scores[formats[i]].bits;
   return bits / weights_;
 }
 
-std::size_t FormatSearch::within_bits(double bits) const {
+std::size_t FormatSearch::find_by_bits(double bits) const {
   const auto point = knapsack_->best(bits * weights_);
-  if (!point) refuse_bits(bits, bits_at(0));
+  if (!point) refuse_bits(bits, point_bits(0));
   return *point;
 }
 
-std::size_t FormatSearch::within_accuracy(double budget) {
+std::size_t FormatSearch::find_by_accuracy(double budget) {
   const auto drop = [&](std::size_t point) { return -measured(point).accuracy_change; };
   const auto holds = [&](std::size_t point) { return drop(point) <= budget + 1e-12; };
   std::size_t low = 0, high = knapsack_->size() - 1;
@@ -235,7 +235,7 @@ QuantizationPlan FormatSearch::plan(std::size_t point) {
   QuantizationPlan out;
   out.layers = planned_;
   out.formats = options_.formats;
-  const Formats formats = formats_at(point);
+  const Formats formats = point_formats(point);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     out.layers[i].format = options_.formats[formats[i]];
     const Damage& damage = planned_[i].scores[formats[i]].damage;
@@ -244,7 +244,7 @@ QuantizationPlan FormatSearch::plan(std::size_t point) {
     out.predicted.divergence += damage.divergence;
   }
   out.score = options_.score;
-  out.effective_bits = bits_at(point);
+  out.effective_bits = point_bits(point);
   out.gap = knapsack_->gap();
   out.reference = report_.reference;
   out.measured = measured(point);
@@ -255,7 +255,7 @@ QuantizationPlan FormatSearch::plan(std::size_t point) {
 }
 
 bool FormatSearch::quantizes(std::size_t layer, std::size_t point) const {
-  return changes(layer, formats_at(point)[layer]);
+  return changes(layer, point_formats(point)[layer]);
 }
 
 void FormatSearch::install(std::size_t point) const {

@@ -69,10 +69,10 @@ class FormatSearch {
 
   /// Returns the point of smallest score within `bits`. Throws ArgumentError naming the smallest possible
   /// number if there is none.
-  [[nodiscard]] std::size_t within_bits(double bits) const;
+  [[nodiscard]] std::size_t find_by_bits(double bits) const;
   /// Returns and measures the first point within the accuracy budget, by bisection: assumes that accuracy
   /// rises with bits.
-  [[nodiscard]] std::size_t within_accuracy(double budget);
+  [[nodiscard]] std::size_t find_by_accuracy(double budget);
 
   /// Returns the plan of a point, without its config and constraint.
   [[nodiscard]] QuantizationPlan plan(std::size_t point);
@@ -88,11 +88,11 @@ class FormatSearch {
   void score_layers();
   void make_points();
   [[nodiscard]] bool changes(std::size_t layer, std::size_t format) const;
-  [[nodiscard]] std::optional<KnapsackChoice> choice_of(int group, std::size_t format) const;
-  [[nodiscard]] double score_of(const Damage& damage) const;
-  [[nodiscard]] double bits_at(std::size_t point) const;
-  [[nodiscard]] Formats formats_of(const std::vector<std::size_t>& choices) const;
-  [[nodiscard]] Formats formats_at(std::size_t point) const;
+  [[nodiscard]] std::optional<KnapsackChoice> group_choice(int group, std::size_t format) const;
+  [[nodiscard]] double damage_score(const Damage& damage) const;
+  [[nodiscard]] double point_bits(std::size_t point) const;
+  [[nodiscard]] Formats layer_formats(const std::vector<std::size_t>& choices) const;
+  [[nodiscard]] Formats point_formats(std::size_t point) const;
   [[nodiscard]] Swaps swaps(std::size_t point) const;
   [[nodiscard]] TrialReport run(const std::vector<Swaps>& trials) const;
   [[nodiscard]] const Damage& measured(std::size_t point);

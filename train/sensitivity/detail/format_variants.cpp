@@ -23,7 +23,7 @@ Swaps modules_in_slots(Module& model) {
 }
 
 /// Returns the position of each layer in the order of execution, for layers that occur in a trace.
-std::map<std::string, std::size_t> places(Module& model, const Shape& input_shape) {
+std::map<std::string, std::size_t> layer_positions(Module& model, const Shape& input_shape) {
   std::map<std::string, std::size_t> out;
   for (const auto& node : trace(model, input_shape).nodes) out.try_emplace(node.path, out.size());
   return out;
@@ -69,7 +69,7 @@ void number_groups(std::vector<VariableLayer>& layers, const LayerGroups& groups
 }
 
 /// Returns the layer at a path, with its module in each format.
-VariableLayer layer_at(const std::string& path, const ModuleSlot& slot,
+VariableLayer make_variable_layer(const std::string& path, const ModuleSlot& slot,
                        const std::vector<FormatVariant>& variants) {
   VariableLayer out{path, slot};
   for (const auto& variant : variants) {
@@ -102,7 +102,7 @@ FormatVariant quantized_variant(Module& model, const QuantConfig& config, const 
 FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
                              std::int64_t samples) {
   const SwapScope float_again(modules_in_slots(model));
-  FormatVariant out = quantized_modules(model, config, ptq::input_shape_of(data));
+  FormatVariant out = quantized_modules(model, config, ptq::loader_input_shape(data));
   if (out.empty()) return out;
   (void)calibrate(model, data, {.amax = config.amax, .samples = samples, .rules = config.calibration});
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
@@ -114,8 +114,8 @@ std::vector<VariableLayer> variable_layers(Module& model, const std::vector<Form
   std::vector<VariableLayer> out;
   for (const auto& [path, slot] : model.named_slots())
     if (std::ranges::any_of(variants, [&, &at = path](const auto& variant) { return variant.contains(at); }))
-      out.push_back(layer_at(path, slot, variants));
-  const auto place = places(model, input_shape);
+      out.push_back(make_variable_layer(path, slot, variants));
+  const auto place = layer_positions(model, input_shape);
   std::ranges::stable_sort(out, {}, [&](const VariableLayer& layer) {
     const auto found = place.find(layer.path);
     return found == place.end() ? place.size() : found->second;

@@ -14,8 +14,8 @@ namespace detail {
 namespace {
 
 bool is_on(TensorQuantizer& quantizer) {
-  const auto switched_on = [](const TensorQuantizer* part) { return part->params().enabled; };
-  return switched_on(&quantizer) && std::ranges::any_of(quantizer_parts(quantizer), switched_on);
+  const auto is_enabled = [](const TensorQuantizer* part) { return part->params().enabled; };
+  return is_enabled(&quantizer) && std::ranges::any_of(quantizer_parts(quantizer), is_enabled);
 }
 
 /// Returns the short name of a quantizer: "weight" for "conv1.weight_quantizer".
@@ -27,10 +27,10 @@ std::string short_name(const std::string& path) {
 }  // namespace
 
 bool QuantizedLayer::quantizes() const {
-  return std::ranges::any_of(quantizers, [](const auto& slot) { return is_on(quantizer_in(slot)); });
+  return std::ranges::any_of(quantizers, [](const auto& slot) { return is_on(slot_quantizer(slot)); });
 }
 
-TensorQuantizer& quantizer_in(const ModuleSlot& slot) {
+TensorQuantizer& slot_quantizer(const ModuleSlot& slot) {
   return dynamic_cast<TensorQuantizer&>(*slot->module);
 }
 

@@ -23,7 +23,7 @@ struct QuantizedLayer {
 
 /// Returns the layers in the order of the module tree. A module with several paths occurs once.
 [[nodiscard]] std::vector<QuantizedLayer> quantized_layers(Module& model);
-[[nodiscard]] TensorQuantizer& quantizer_in(const ModuleSlot& slot);
+[[nodiscard]] TensorQuantizer& slot_quantizer(const ModuleSlot& slot);
 /// Returns a disabled quantizer with the pre_quant_scale of `quantizer`.
 [[nodiscard]] std::shared_ptr<TensorQuantizer> switched_off(TensorQuantizer& quantizer);
 /// Returns the formats of the enabled quantizers: "weight int8, input uint8".

@@ -163,7 +163,7 @@ StateDict to_state(const TrialReport& report) {
   return out;
 }
 
-Damage damage_of(const StateDict& state, std::size_t i) {
+Damage unpack_damage(const StateDict& state, std::size_t i) {
   const auto* numbers = state.at("damages").data<double>() + 3 * i;
   return {numbers[0], numbers[1], numbers[2]};
 }
@@ -193,7 +193,7 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
   out.runs = -static_cast<std::int64_t>(size - 1) * out.pass_runs;  // each rank ran the passes of the model
   for (const auto& state : all) out.runs += whole_value<std::int64_t>(state.attribute("runs"));
   out.damages.clear();
-  for (std::size_t i = 0; i < trials.size(); ++i) out.damages.push_back(damage_of(all[i % size], i / size));
+  for (std::size_t i = 0; i < trials.size(); ++i) out.damages.push_back(unpack_damage(all[i % size], i / size));
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 float grey(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
 
-float grey_at(const AugmentedSample& image, std::int64_t i) {
+float grey_value(const AugmentedSample& image, std::int64_t i) {
   return grey(image.plane(0)[i], image.plane(1)[i], image.plane(2)[i]);
 }
 
@@ -20,7 +20,7 @@ float blend(float x, float other, double factor) {
   return std::clamp(f * x + (1 - f) * other, 0.0f, 1.0f);
 }
 
-std::span<float> values_of(const AugmentedSample& image) {
+std::span<float> image_values(const AugmentedSample& image) {
   return {image.values, static_cast<std::size_t>(numel(image.shape))};
 }
 
@@ -56,12 +56,12 @@ std::array<float, 3> to_rgb(const Hsv& c) {
   }
 }
 
-int byte_of(float x) { return static_cast<int>(std::nearbyint(255 * std::clamp(x, 0.0f, 1.0f))); }
+int to_byte(float x) { return static_cast<int>(std::nearbyint(255 * std::clamp(x, 0.0f, 1.0f))); }
 
 /// Returns the new value of each byte. Returns the identity if there are too few pixels to spread.
 std::array<int, 256> flat_histogram(const float* plane, std::int64_t count) {
   std::array<std::int64_t, 256> histogram{};
-  for (std::int64_t i = 0; i < count; ++i) ++histogram[static_cast<std::size_t>(byte_of(plane[i]))];
+  for (std::int64_t i = 0; i < count; ++i) ++histogram[static_cast<std::size_t>(to_byte(plane[i]))];
   const auto last = std::find_if(histogram.rbegin(), histogram.rend(), [](auto n) { return n != 0; });
   const std::int64_t step = last == histogram.rend() ? 0 : (count - *last) / 255;
   std::array<int, 256> out{};
@@ -99,24 +99,24 @@ UnitScope::~UnitScope() {
 }
 
 void adjust_brightness(AugmentedSample& image, double factor) {
-  for (float& x : values_of(image)) x = blend(x, 0, factor);
+  for (float& x : image_values(image)) x = blend(x, 0, factor);
 }
 
 void adjust_contrast(AugmentedSample& image, double factor) {
   double sum = 0;
   if (image.channels() == 3)
-    for (std::int64_t i = 0; i < image.inner(); ++i) sum += grey_at(image, i);
+    for (std::int64_t i = 0; i < image.inner(); ++i) sum += grey_value(image, i);
   else
-    for (const float x : values_of(image)) sum += x;
+    for (const float x : image_values(image)) sum += x;
   const auto count = image.channels() == 3 ? image.inner() : numel(image.shape);
   const auto mean = static_cast<float>(sum / static_cast<double>(count));
-  for (float& x : values_of(image)) x = blend(x, mean, factor);
+  for (float& x : image_values(image)) x = blend(x, mean, factor);
 }
 
 void adjust_saturation(AugmentedSample& image, double factor) {
   if (image.channels() != 3) return;
   for (std::int64_t i = 0; i < image.inner(); ++i) {
-    const float other = grey_at(image, i);
+    const float other = grey_value(image, i);
     for (std::int64_t c = 0; c < 3; ++c) image.plane(c)[i] = blend(image.plane(c)[i], other, factor);
   }
 }
@@ -156,7 +156,7 @@ void adjust_hue(AugmentedSample& image, double turns) {
 
 void to_grey(AugmentedSample& image) {
   for (std::int64_t i = 0; i < image.inner(); ++i) {
-    const float value = grey_at(image, i);
+    const float value = grey_value(image, i);
     for (std::int64_t c = 0; c < 3; ++c) image.plane(c)[i] = value;
   }
 }
@@ -164,7 +164,7 @@ void to_grey(AugmentedSample& image) {
 void posterize(AugmentedSample& image, int bits) {
   const int mask = 0xff & ~((1 << (8 - bits)) - 1);
   for (std::int64_t i = 0; i < numel(image.shape); ++i)
-    image.values[i] = static_cast<float>(byte_of(image.values[i]) & mask) / 255;
+    image.values[i] = static_cast<float>(to_byte(image.values[i]) & mask) / 255;
 }
 
 void solarize(AugmentedSample& image, double threshold) {
@@ -187,7 +187,7 @@ void equalize(AugmentedSample& image) {
     const auto table = flat_histogram(image.plane(c), image.inner());
     for (std::int64_t i = 0; i < image.inner(); ++i)
       image.plane(c)[i] =
-          static_cast<float>(table[static_cast<std::size_t>(byte_of(image.plane(c)[i]))]) / 255;
+          static_cast<float>(table[static_cast<std::size_t>(to_byte(image.plane(c)[i]))]) / 255;
   }
 }
 

@@ -77,7 +77,7 @@ std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, c
   std::vector<double> left;
   for (std::int64_t i = 0; i < count; ++i, own += each) {
     const float* other = old.data<float>() + (i + count - 1) % count * each;
-    Draws draws = detail::AugmentedSample::draws_of("mix", seed, epoch, keys[static_cast<std::size_t>(i)]);
+    Draws draws = detail::AugmentedSample::make_draws("mix", seed, epoch, keys[static_cast<std::size_t>(i)]);
     const bool first = draws.symmetric() < 0;
     const bool by_sum = options.cutmix == 0 || (options.mixup != 0 && first);
     const double lambda = beta_draw(draws, by_sum ? options.mixup : options.cutmix);
@@ -88,7 +88,7 @@ std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, c
 }
 
 /// Returns one-hot rows: 1 at the class of each label.
-Tensor shares_of(const Tensor& labels, std::int64_t classes) {
+Tensor one_hot_rows(const Tensor& labels, std::int64_t classes) {
   Tensor out = Tensor::zeros({labels.dim(0), classes});
   const auto all = labels.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -112,7 +112,7 @@ void mix(Batch& batch, std::span<const std::int64_t> keys, const AugmentOptions&
            "the labels are {}: mixing needs classes or numbers per sample, [N] or [N, K]",
            batch.y.describe());
   const bool of_classes = classes > 0 && batch.y.dtype() == DType::i64 && batch.y.rank() == 1;
-  const Tensor labels = of_classes ? shares_of(batch.y, classes) : batch.y.to(DType::f32);
+  const Tensor labels = of_classes ? one_hot_rows(batch.y, classes) : batch.y.to(DType::f32);
   batch.y = labels.clone();
   const auto left = mix_samples(batch.x, keys, options, seed, epoch);
   const std::int64_t count = labels.dim(0), each = labels.numel() / count;

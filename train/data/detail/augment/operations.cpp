@@ -88,7 +88,7 @@ Change Changes::of(SampleKind kind) const {
   return nullptr;
 }
 
-SampleKind kind_of(const Shape& sample, bool token_ids) {
+SampleKind sample_kind(const Shape& sample, bool token_ids) {
   if (token_ids) return SampleKind::ids;
   if (sample.size() == 3) return SampleKind::image;
   if (sample.size() == 2) return SampleKind::signal;

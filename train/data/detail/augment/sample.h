@@ -14,7 +14,7 @@ namespace fq::detail {
 
 enum class SampleKind { image, signal, row, ids, other };
 
-[[nodiscard]] SampleKind kind_of(const Shape& sample, bool token_ids);
+[[nodiscard]] SampleKind sample_kind(const Shape& sample, bool token_ids);
 
 struct AugmentedSample {
   Shape shape;  ///< without N
@@ -33,9 +33,9 @@ struct AugmentedSample {
   [[nodiscard]] float* plane(std::int64_t channel) const { return values + channel * inner(); }
   /// Returns the random stream of one purpose. Streams are independent, so a new purpose does not change the
   /// others.
-  [[nodiscard]] Draws draws(std::string_view purpose) const { return draws_of(purpose, seed, epoch, key); }
+  [[nodiscard]] Draws draws(std::string_view purpose) const { return make_draws(purpose, seed, epoch, key); }
 
-  [[nodiscard]] static Draws draws_of(std::string_view purpose, std::uint64_t seed, std::int64_t epoch,
+  [[nodiscard]] static Draws make_draws(std::string_view purpose, std::uint64_t seed, std::int64_t epoch,
                                       std::int64_t key) {
     std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
     for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

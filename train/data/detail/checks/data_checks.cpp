@@ -14,7 +14,7 @@ namespace fq::detail {
 namespace {
 
 /// Returns the FNV-1a hash.
-std::uint64_t hash_of(std::span<const std::byte> bytes) {
+std::uint64_t fnv1a_hash(std::span<const std::byte> bytes) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const auto byte : bytes) hash = (hash ^ std::uint64_t(byte)) * 0x100000001b3;
   return hash;
@@ -61,7 +61,7 @@ std::vector<std::int64_t> class_counts(const Tensor& labels, std::int64_t count)
   return counts;
 }
 
-std::int64_t classes_of(const std::vector<GroupSummary>& groups) {
+std::int64_t largest_class_count(const std::vector<GroupSummary>& groups) {
   std::int64_t count = 0;
   for (const auto& group : groups) {
     count = std::max(count, group.stated_classes);
@@ -128,7 +128,7 @@ void check_duplicates(const std::vector<GroupSummary>& groups, const Duplicates&
 }  // namespace
 
 void Duplicates::add(std::span<const std::byte> sample, SamplePlace place) {
-  entries_.push_back({hash_of(sample), crc32c(sample.data(), sample.size()), place});
+  entries_.push_back({fnv1a_hash(sample), crc32c(sample.data(), sample.size()), place});
 }
 
 std::vector<Duplicates::Pair> Duplicates::pairs() const {
@@ -152,7 +152,7 @@ std::string_view name(Verdict verdict) noexcept {
 void check_together(const std::vector<GroupSummary>& groups, const Duplicates& duplicates,
                     std::vector<Finding>& findings) {
   check_alike(groups, findings);
-  const std::int64_t classes = classes_of(groups);
+  const std::int64_t classes = largest_class_count(groups);
   for (const auto& group : groups)
     if (group.labels.defined() && classes > 0) check_balance(group, classes, findings);
   check_duplicates(groups, duplicates, findings);

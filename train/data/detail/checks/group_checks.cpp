@@ -17,7 +17,7 @@ class GroupCheck {
  public:
   GroupCheck(const std::string& path, const std::string& name, std::uint32_t index,
              std::vector<Finding>& findings)
-      : name_(name), index_(index), findings_(findings), options_(options_of(name)), file_(path, options_) {
+      : name_(name), index_(index), findings_(findings), options_(split_options(name)), file_(path, options_) {
     summary_.name = name;
   }
 
@@ -79,7 +79,7 @@ class GroupCheck {
   GroupSummary take() { return std::move(summary_); }
 
  private:
-  static Hdf5DatasetOptions options_of(const std::string& name) {
+  static Hdf5DatasetOptions split_options(const std::string& name) {
     Hdf5DatasetOptions options;
     options.split = name;
     options.may_lack_labels = true;

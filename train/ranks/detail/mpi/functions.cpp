@@ -33,7 +33,7 @@ class KeptSignals {
 
 /// Loads the module with global symbols, because plugins of Open MPI need them.
 const Functions& load() {
-  const KeptSignals kept;
+  const KeptSignals signals;
   void* module = dlopen(kModule, RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr)
     throw BackendError(fmt::format(

@@ -71,7 +71,7 @@ class MpiRanks final : public Communicator {
   void sum(std::span<bfloat16> values) override { reduce(values, Reduce::bf16_sum, kSumOfBf16); }
   [[nodiscard]] std::int64_t bytes() const noexcept override { return bytes_; }
   void sum_where_it_lies(Tensor& values) override {
-    auto* gpus = values.device().is_cuda() ? gpus_of(values.device()) : nullptr;
+    auto* gpus = values.device().is_cuda() ? device_ranks(values.device()) : nullptr;
     if (gpus == nullptr) return Communicator::sum_where_it_lies(values);
     gpus->sum(values);
     bytes_ += values.nbytes();
@@ -93,7 +93,7 @@ class MpiRanks final : public Communicator {
  private:
   void wait(Request request) const { waiting_.until_done(request, rank_); }
 
-  detail::DeviceRanks* gpus_of(Device device) {
+  detail::DeviceRanks* device_ranks(Device device) {
     if (!std::exchange(asked_for_gpus_, true)) gpus_ = join_gpus(*this, device, waiting_.seconds());
     return gpus_.get();
   }
