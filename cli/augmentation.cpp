@@ -12,7 +12,7 @@
 namespace fq::cli {
 namespace {
 
-using fq::detail::parts_of;
+using fq::detail::split_parts;
 
 constexpr double kMostAmount = 1e9;
 
@@ -26,7 +26,7 @@ double number_of(const std::string& text, const std::string& key, const std::str
 
 void set_change(AugmentOptions& options, const AugmentChange& change, const std::string& values,
                 const std::string& command) {
-  const auto parts = parts_of(values, ':');
+  const auto parts = split_parts(values, ':');
   FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: give {}={}", change.name, values,
            change.name, change.help);
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -77,7 +77,7 @@ void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const 
                    const Dataset& data, const std::string& command) {
   loader.balanced = options.balanced;
   for (const auto& part :
-       options.class_weights ? parts_of(*options.class_weights, ':') : std::vector<std::string>()) {
+       options.class_weights ? split_parts(*options.class_weights, ':') : std::vector<std::string>()) {
     double weight = 0;
     FQ_CHECK(read_number(part, weight) && weight >= 0, command,
              "--set loader.class_weights has '{}': give a number of 0 or more for each class, as 1:2:0.5",
@@ -114,7 +114,7 @@ void add_sampling_settings(FlagSet& set, SamplingOptions& options) {
 AugmentOptions read_augment(const std::string& list, const std::string& command) {
   AugmentOptions options;
   if (!list.empty())
-    for (const auto& item : parts_of(list, ',')) read_item(options, item, command);
+    for (const auto& item : split_parts(list, ',')) read_item(options, item, command);
   naming_flags([&] { check(options); });
   return options;
 }

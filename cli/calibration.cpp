@@ -157,8 +157,8 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
   calibrating.states = states_of(options);
   calibrating.keep_shares = !options.state.empty();
   calibrating.ranks = run_ranks();
-  calibrating.on_line = [&](const std::string& line) { output.line(line); };
-  calibrating.on_weights = [&](const std::string& algorithm, const ptq::Report& report) {
+  calibrating.progress_callback = [&](const std::string& line) { output.line(line); };
+  calibrating.weights_callback = [&](const std::string& algorithm, const ptq::Report& report) {
     print_report(algorithm, report, output);
   };
   network.module().to(batches.device);

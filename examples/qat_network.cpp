@@ -33,7 +33,7 @@ int main(int argc, char** argv) try {
   fq::QatOptions options;
   options.config = given(4, "int8");
   options.training.epochs = std::stoll(given(5, "2"));
-  options.on_choice = [](const std::string& line) { std::puts(line.c_str()); };
+  options.choice_callback = [](const std::string& line) { std::puts(line.c_str()); };
   fq::qat(network, images, options);
   network.save(out);
 

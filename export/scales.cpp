@@ -54,7 +54,7 @@ bool has_scales(const TensorQuantizer& q) {
                          (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
-Grid grid_of(const TensorQuantizer& q, const Weights& weights) {
+Grid quantizer_grid(const TensorQuantizer& q, const Weights& weights) {
   return q.params().weight_scheme->has_scales_without_range() ? weight_codes(*weights.at(&q)).grid : q.grid();
 }
 
@@ -69,7 +69,7 @@ json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
            {"dynamic", each_input && !has_scales(q)},
            {"zero_point", q.params().zero_point}};
   if (has_scales(q)) {
-    const Grid grid = grid_of(q, weights);
+    const Grid grid = quantizer_grid(q, weights);
     out["amax"] = values_json(grid.amax);
     out["scale"] = values_json(grid.scale);
   } else if (q.enabled() && q.amax().defined()) {
@@ -78,7 +78,7 @@ json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
   return out;
 }
 
-Weights weights_of(Module& model) {
+Weights weight_modules(Module& model) {
   Weights out;
   for (const auto& [path, module] : model.named_modules()) {
     const auto* quant = dynamic_cast<QuantModule*>(module);
@@ -106,7 +106,7 @@ json layer_json(const std::string& name, const LayerSums& sums) {
 
 using Layers = std::vector<std::pair<std::string, LayerSums>>;
 
-Layers layers_of(Module& model) {
+Layers layers_with_sums(Module& model) {
   Layers out;
   for (const auto& [path, module] : model.named_modules())
     if (const auto sums = layer_sums(*module)) out.emplace_back(path, *sums);
@@ -124,17 +124,17 @@ std::string json_text(Module& model, const ClipCounts& clips) {
 StateDict scales_state(Module& model, const ClipCounts& clips) {
   const detail::OnHost host(model);
   StateDict state;
-  const Weights weights = weights_of(model);
+  const Weights weights = weight_modules(model);
   state.set_attribute("scales", scales_json(model, clips));
   visit_quantizers(model, [&](const NamedQuantizer& entry) {
     const TensorQuantizer& q = *entry.quantizer;
     if (!has_scales(q)) return;
-    const Grid grid = grid_of(q, weights);
+    const Grid grid = quantizer_grid(q, weights);
     state.set(below(entry.name, "amax"), grid.amax);
     state.set(below(entry.name, "scale"), grid.scale);
     state.set(below(entry.name, "zero_point"), Tensor::scalar(q.params().zero_point, DType::i32));
   });
-  for (const auto& [name, sums] : layers_of(model)) {
+  for (const auto& [name, sums] : layers_with_sums(model)) {
     state.set(below(name, "sum_scale"), sums.scale);
     if (sums.bias.defined()) state.set(below(name, "bias_codes"), sums.bias);
   }
@@ -146,7 +146,7 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
 json scales_json(Module& model, const ClipCounts& clips) {
   const detail::OnHost host(model);
   json quantizers = json::array(), layers = json::array();
-  const Weights weights = weights_of(model);
+  const Weights weights = weight_modules(model);
   visit_quantizers(model, [&](const NamedQuantizer& entry) {
     json& out = quantizers.emplace_back(quantizer_json(entry, weights));
     if (const auto w = weights.find(entry.quantizer); w != weights.end())
@@ -154,7 +154,7 @@ json scales_json(Module& model, const ClipCounts& clips) {
     if (const auto found = clips.find(entry.quantizer->name()); found != clips.end())
       out.update({{"clipped", found->second.clipped}, {"count", found->second.count}});
   });
-  for (const auto& [path, sums] : layers_of(model)) layers.push_back(layer_json(path, sums));
+  for (const auto& [path, sums] : layers_with_sums(model)) layers.push_back(layer_json(path, sums));
   json out{{"format", "fakequant-scales"},
            {"version", 1},
            {"quantizers", std::move(quantizers)},

@@ -66,7 +66,7 @@ void CodeRecorder::record_op(std::string_view op, const std::vector<Variable>& i
 
 namespace {
 
-std::int64_t bytes_of(const std::vector<Tensor>& parts) {
+std::int64_t total_bytes(const std::vector<Tensor>& parts) {
   std::int64_t bytes = 0;
   for (const Tensor& part : parts) bytes += part.nbytes();
   return bytes;
@@ -175,8 +175,8 @@ struct PredictionParts::Body {
   }
 
   [[nodiscard]] std::int64_t bytes() const {
-    std::int64_t sum = bytes_of(x) + bytes_of(logits);
-    for (const auto& [name, parts] : recorder.codes()) sum += bytes_of(parts);
+    std::int64_t sum = total_bytes(x) + total_bytes(logits);
+    for (const auto& [name, parts] : recorder.codes()) sum += total_bytes(parts);
     return sum;
   }
 

@@ -232,7 +232,7 @@ std::string take_sample_notes(SampleNotes& own, const Dataset& data, std::string
 namespace {
 
 /// Returns the options of a loss.
-std::vector<std::string> keys_of(const std::string& loss) {
+std::vector<std::string> loss_option_names(const std::string& loss) {
   if (loss == "cross_entropy") return {"weights", "ignore"};
   if (loss == "bce") return {"positive"};
   if (loss == "focal") return {"alpha", "gamma"};
@@ -306,7 +306,7 @@ LabelType Task::labels() const {
 Task parse_task(const TaskText& text, const std::string& function) {
   const std::string loss = text.loss.value_or(""), metrics = text.metrics.value_or("");
   const detail::NamedValues given(function, "loss", loss.empty() ? loss_kinds().front() : loss, loss_kinds(),
-                                  keys_of);
+                                  loss_option_names);
   Task task;
   LossOptions& options = task.loss;
   options.kind = given.name();
@@ -322,7 +322,7 @@ Task parse_task(const TaskText& text, const std::string& function) {
   options.zero_infinity = given.on("zero_infinity");
   (void)make_loss(options);
   if (metrics.empty()) return task;
-  task.metrics = detail::parts_of(metrics, ',');
+  task.metrics = detail::split_parts(metrics, ',');
   for (const auto& name : task.metrics) (void)make_metric(name);
   return task;
 }

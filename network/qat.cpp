@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kCalibrate = "calibrate";
 
 void report_progress(const NetworkCalibrateOptions& options, const std::string& line) {
-  if (options.on_line) options.on_line(line);
+  if (options.progress_callback) options.progress_callback(line);
 }
 
 DataLoader rank_loader(const DataLoader& loader, const NetworkCalibrateOptions& options) {
@@ -84,7 +84,7 @@ void observe(Module& model, DataLoader& loader, const CalibrateOptions& observer
   add(collected, report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }
 
-std::vector<TensorQuantizer*> quantizers_of(Module& model) {
+std::vector<TensorQuantizer*> all_quantizers(Module& model) {
   std::vector<TensorQuantizer*> out;
   for (const auto& entry : named_quantizers(model)) out.push_back(entry.quantizer);
   return out;
@@ -113,7 +113,7 @@ class WeightAlgorithm {
     changed_ += report.layers.size();
     if (reason_.empty() && !report.skipped.empty())
       reason_ = fmt::format(" ('{}' {})", report.skipped.front().path, report.skipped.front().reason);
-    if (options_.on_weights) options_.on_weights(algorithm_.name(), report);
+    if (options_.weights_callback) options_.weights_callback(algorithm_.name(), report);
   }
 
   const ptq::Algorithm algorithm_;
@@ -144,7 +144,7 @@ CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data
   if (data != nullptr) loader.emplace(std::move(data), options.batches);
   WeightAlgorithm algorithm(config, options);
   if (loader) algorithm.before(model, *loader);
-  detail::CalibrationUndo undo(quantizers_of(model));
+  detail::CalibrationUndo undo(all_quantizers(model));
   CollectedSamples collected = merge_states(model, options);
   observers.keep_collected = collected.count > 0;
   if (loader) observe(model, *loader, observers, collected, options);
@@ -184,7 +184,7 @@ bool has_accuracy(const Network& network, const std::shared_ptr<const Dataset>& 
 }
 
 void report_choice(const QatOptions& options, const std::string& line) {
-  if (options.on_choice) options.on_choice(line);
+  if (options.choice_callback) options.choice_callback(line);
 }
 
 void quantize_float(Network& network, const std::shared_ptr<const Dataset>& data, const QatOptions& options) {

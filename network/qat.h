@@ -48,9 +48,9 @@ struct NetworkCalibrateOptions {
   /// Processes that share the batches; null for one.
   std::shared_ptr<Communicator> ranks = {};
   /// Called with progress as text.
-  std::function<void(const std::string& line)> on_line = {};
+  std::function<void(const std::string& line)> progress_callback = {};
   /// Called after each half of an algorithm on weights.
-  std::function<void(const std::string& algorithm, const ptq::Report&)> on_weights = {};
+  std::function<void(const std::string& algorithm, const ptq::Report&)> weights_callback = {};
 };
 
 /// The samples that observers have seen.
@@ -98,7 +98,7 @@ struct QatOptions {
   std::shared_ptr<DataLoader> validation = {};
   TrainerCallbacks callbacks = {};
   /// Called with one line about the format and one about the training, before each begins.
-  std::function<void(const std::string& line)> on_choice = {};
+  std::function<void(const std::string& line)> choice_callback = {};
   /// Resumes a run: loads the values of its checkpoint, after the teacher was copied. A float network is
   /// quantized, but not calibrated.
   std::function<void(Network& network)> restore = {};

@@ -98,7 +98,7 @@ class Keys {
   const std::string& file_;
 };
 
-ordered_json of_gpt2(const Keys& keys) {
+ordered_json gpt2_config(const Keys& keys) {
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"n_embd", keys.needed("embedding_length")},
           {"n_inner", keys.number("feed_forward_length")},
@@ -112,7 +112,7 @@ ordered_json of_gpt2(const Keys& keys) {
 }
 
 /// Returns "rope_parameters" of config.json, or null if positions are not scaled.
-ordered_json scaling_of(const Keys& keys) {
+ordered_json rope_scaling(const Keys& keys) {
   const auto type = keys.text(keys.architecture + ".rope.scaling.type");
   if (!type || *type == "none") return nullptr;
   if (*type != "linear" && *type != "yarn")
@@ -139,7 +139,7 @@ void check_rotary(const Keys& keys, const ordered_json& head) {
                           turned.dump(), head.dump()));
 }
 
-ordered_json of_llama(const Keys& keys) {
+ordered_json llama_config(const Keys& keys) {
   const ordered_json head = keys.number("attention.key_length"),
                      value = keys.number("attention.value_length");
   if (head != value) keys.fail("heads of keys and values have different sizes, which is not supported");
@@ -155,7 +155,7 @@ ordered_json of_llama(const Keys& keys) {
       {"max_position_embeddings", keys.needed("context_length")},
       {"rms_norm_eps", keys.needed("attention.layer_norm_rms_epsilon")},
       {"rope_theta", keys.number("rope.freq_base")},
-      {"rope_parameters", scaling_of(keys)},
+      {"rope_parameters", rope_scaling(keys)},
       {"hidden_act", "silu"},
       {"vocab_size", keys.vocabulary()},
       {"tie_word_embeddings", !keys.has("output.weight")}};
@@ -167,8 +167,8 @@ ordered_json of_llama(const Keys& keys) {
 /// positions other than linear and yarn.
 nlohmann::ordered_json gguf_config(const GgufModel& model, const std::string& file) {
   const Keys keys(model, file);
-  if (keys.architecture == "gpt2") return of_gpt2(keys);
-  if (keys.architecture == "llama" || keys.architecture == "qwen2") return of_llama(keys);
+  if (keys.architecture == "gpt2") return gpt2_config(keys);
+  if (keys.architecture == "llama" || keys.architecture == "qwen2") return llama_config(keys);
   keys.fail(fmt::format("the architecture is '{}': known are gpt2, llama, qwen2",
                         keys.architecture.substr(0, 100)));
 }
@@ -270,7 +270,7 @@ class GgufImport {
       all.values = from.data.to(DType::f32);
     }
     for (Tensor* each : {&all.values, &all.codes, &all.scale})
-      if (each->defined()) *each = rows_of(place, *each);
+      if (each->defined()) *each = parameter_rows(place, *each);
     if (const auto bad = detail::find_not_finite({{place.parameter, all.values}}))
       throw FileError(
           file_, from.name,
@@ -279,7 +279,7 @@ class GgufImport {
   }
 
   /// Returns the parameter's part of the rows, in the order of the model.
-  [[nodiscard]] Tensor rows_of(const detail::WeightPlace& place, const Tensor& all) const {
+  [[nodiscard]] Tensor parameter_rows(const detail::WeightPlace& place, const Tensor& all) const {
     if (place.outputs > 0) return all.slice(place.first, place.first + place.shape[0]).clone();
     const bool turned = turns_neighbours_ && (place.parameter.ends_with(".q_proj.weight") ||
                                               place.parameter.ends_with(".k_proj.weight"));

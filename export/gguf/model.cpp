@@ -29,7 +29,7 @@ struct Gpt2 {
 };
 
 /// Matches the block that reads `x`, and sets `x` to its output.
-std::optional<Gpt2Block> gpt2_block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
+std::optional<Gpt2Block> match_gpt2_block(GgufMatching& parts, int& x, const GgufPart* norm) {
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("layer_norm", {sum->output}) : nullptr;
@@ -53,19 +53,19 @@ std::optional<Gpt2> sized(Gpt2 found, Module& model) {
     if (!plain || (found.heads != 0 && found.heads != o.heads)) return std::nullopt;
     found.heads = o.heads;
     found.width = o.width;
-    found.feed = gguf_shape_of(model, block.up + ".weight").at(0);
+    found.feed = gguf_shape(model, block.up + ".weight").at(0);
     for (const auto& layer : {block.up, block.down})
-      if (gguf_shape_of(model, layer + ".bias").empty()) return std::nullopt;
+      if (gguf_shape(model, layer + ".bias").empty()) return std::nullopt;
   }
-  found.context = gguf_shape_of(model, found.positions + ".weight").at(0);
-  found.vocabulary = gguf_shape_of(model, found.tokens + ".weight").at(0);
-  if (!gguf_shape_of(model, found.head + ".bias").empty()) return std::nullopt;
+  found.context = gguf_shape(model, found.positions + ".weight").at(0);
+  found.vocabulary = gguf_shape(model, found.tokens + ".weight").at(0);
+  if (!gguf_shape(model, found.head + ".bias").empty()) return std::nullopt;
   return found;
 }
 
 /// Returns the structure of a network with the data flow of gpt2: norms first, x + attention(norm(x)), x +
 /// down(gelu(up(norm(x)))). Returns no value for other networks. `input_shape` is a batch of ids.
-std::optional<Gpt2> gpt2_of(Module& model, const Shape& input_shape) {
+std::optional<Gpt2> match_gpt2(Module& model, const Shape& input_shape) {
   GgufMatching parts(gguf_parts(model, input_shape));
   const GgufPart* tokens = parts.first("embedding");
   const GgufPart* positions = tokens ? parts.take("positions", {tokens->output}) : nullptr;
@@ -81,7 +81,7 @@ std::optional<Gpt2> gpt2_of(Module& model, const Shape& input_shape) {
       out.head = head->name;
       break;
     }
-    const auto block = gpt2_block_of(parts, x, norm);
+    const auto block = match_gpt2_block(parts, x, norm);
     if (!block) return std::nullopt;
     out.blocks.push_back(*block);
   }
@@ -139,8 +139,8 @@ GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions&
   check_not_compressed(model, "export_gguf");
   const detail::OnHost host(model);
   const detail::GgufParameters from(model, options.f16);
-  const auto gpt2 = detail::gpt2_of(model, input_shape);
-  const auto llama = gpt2 ? std::nullopt : detail::llama_of(model, input_shape);
+  const auto gpt2 = detail::match_gpt2(model, input_shape);
+  const auto llama = gpt2 ? std::nullopt : detail::match_llama(model, input_shape);
   GgufModel out;
   out.metadata.emplace_back("general.architecture", std::string(gpt2    ? "gpt2"
                                                                 : llama ? llama->architecture()

@@ -35,7 +35,7 @@ class Bytes {
 };
 
 template <class T>
-constexpr GgufKind kind_of() {
+constexpr GgufKind gguf_kind() {
   if constexpr (std::is_same_v<T, bool>) return GgufKind::boolean;
   if constexpr (std::is_same_v<T, std::uint32_t>) return GgufKind::u32;
   if constexpr (std::is_same_v<T, std::int32_t>) return GgufKind::i32;
@@ -58,13 +58,13 @@ struct WriteValue {
   Bytes& out;
   template <class T>
   void operator()(const T& value) const {
-    out.kind(kind_of<T>());
+    out.kind(gguf_kind<T>());
     write_one(out, value);
   }
   template <class T>
   void operator()(const std::vector<T>& values) const {
     out.kind(GgufKind::array);
-    out.kind(kind_of<T>());
+    out.kind(gguf_kind<T>());
     out.number(static_cast<std::uint64_t>(values.size()));
     for (const T& value : values) write_one(out, value);
   }
@@ -96,7 +96,7 @@ std::int64_t padded(std::int64_t bytes) {
   return (bytes + detail::gguf_alignment - 1) / detail::gguf_alignment * detail::gguf_alignment;
 }
 
-std::string header_of(const GgufModel& model) {
+std::string gguf_header(const GgufModel& model) {
   Bytes out;
   out.bytes() += detail::gguf_magic;
   out.number(detail::gguf_version);
@@ -138,7 +138,7 @@ std::string_view name(GgufType type) noexcept {
 void save_gguf(const std::string& path, const GgufModel& model) {
   check(model);
   AtomicFile file(path);
-  file.write(header_of(model));
+  file.write(gguf_header(model));
   for (const auto& t : model.tensors) {
     const Tensor rows = t.data.to(Layout::row_major);
     file.write(rows.raw(), static_cast<std::size_t>(rows.nbytes()));

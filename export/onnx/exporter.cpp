@@ -153,7 +153,7 @@ void Exporting::name_codes() {
   }
 }
 
-const TensorQuantizer& Exporting::quantizer_at(const std::string& path) const {
+const TensorQuantizer& Exporting::find_quantizer(const std::string& path) const {
   const auto* found = dynamic_cast<const TensorQuantizer*>(&model_.at(path));
   FQ_CHECK(found != nullptr, "export_onnx", "'{}' is no quantizer", path);
   return *found;

@@ -23,7 +23,7 @@ namespace fq::detail {
 namespace {
 
 /// Adds the node's name to a message without one.
-std::string error_of(const OnnxNode& node, const std::string& message) {
+std::string node_error(const OnnxNode& node, const std::string& message) {
   if (message.starts_with("[import_onnx] node ")) return message;
   try {
     NodeReader(node).fail("{}", message.starts_with("[import_onnx] ") ? message.substr(14) : message);
@@ -66,7 +66,7 @@ class GraphImport {
   void guess(const OnnxNode& node);
   [[nodiscard]] std::optional<Shape> stated_shape(const std::string& name) const;
   /// Returns the inputs of a node. Shorter than the node's list if an error left an input unknown.
-  [[nodiscard]] std::vector<ImportValue> inputs_of(const OnnxNode& node) const;
+  [[nodiscard]] std::vector<ImportValue> resolve_inputs(const OnnxNode& node) const;
 
   const OnnxModel& model_;
   FixedValues& fixed_;
@@ -137,7 +137,7 @@ void GraphImport::build(const OnnxNode& node) {
     if (const OnnxBranch* way = taken(node); way != nullptr) return follow(node, *way);
     const auto builder = find_op_builder(node);
     if (builder == nullptr) throw UnsupportedUse{operator_name(node)};
-    auto inputs = inputs_of(node);
+    auto inputs = resolve_inputs(node);
     if (inputs.size() != node.inputs.size()) return;
     const OpImport op(node, std::move(inputs), context_);
     keep(node, node.outputs[0], builder(op));
@@ -147,7 +147,7 @@ void GraphImport::build(const OnnxNode& node) {
     missing_.add(node, use.what);
     guess(node);
   } catch (const ArgumentError& error) {
-    if (!reads_guess(node)) missing_.add_error(error_of(node, error.what()));
+    if (!reads_guess(node)) missing_.add_error(node_error(node, error.what()));
     guess(node);
   }
 }
@@ -209,7 +209,7 @@ std::optional<Shape> GraphImport::stated_shape(const std::string& name) const {
   return shape;
 }
 
-std::vector<ImportValue> GraphImport::inputs_of(const OnnxNode& node) const {
+std::vector<ImportValue> GraphImport::resolve_inputs(const OnnxNode& node) const {
   std::vector<ImportValue> out;
   for (const auto& name : node.inputs) {
     const auto value = values_.find(name);
@@ -239,13 +239,13 @@ std::vector<OnnxNode> prepared(const OnnxModel& model, const ElementTypes& types
                                FixedValues& fixed) {
   auto nodes = live_nodes(with_casts(model.nodes, types), output);
   for (const auto& node : nodes) (void)fixed.fold_node(node);
-  return live_nodes(with_patterns(nodes, fixed.values()), output);
+  return live_nodes(replace_patterns(nodes, fixed.values()), output);
 }
 
 /// Imports a graph whose nodes were checked by `check_operators` or created by the reader.
 ImportedModel import_checked(const OnnxModel& model, const ImportOptions& options) try {
-  const std::string& output = output_of(model, options.output);
-  const GraphInputs inputs = inputs_of(model, live_nodes(model.nodes, output), output, options);
+  const std::string& output = output_name(model, options.output);
+  const GraphInputs inputs = resolve_inputs(model, live_nodes(model.nodes, output), output, options);
   FixedValues fixed(model);
   for (const auto& [name, input] : inputs.fixed) fixed.add_input(name, input);
   const ElementTypes types(model);
@@ -268,7 +268,7 @@ bool is_for_tensorrt(const Unquantized& file) {
 }  // namespace
 
 ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
-  check_operators(model, live_nodes(model.nodes, output_of(model, options.output)));
+  check_operators(model, live_nodes(model.nodes, output_name(model, options.output)));
   return import_checked(model, options);
 }
 
@@ -281,8 +281,8 @@ std::shared_ptr<Graph> ImportedModel::build() const {
 bool is_quantized(const OnnxModel& model) { return has_grids(model); }
 
 QuantizedModel import_quantized_onnx(const OnnxModel& model, const ImportOptions& options) {
-  check_operators(model, live_nodes(model.nodes, output_of(model, options.output)));
-  const Unquantized file = unquantized(with_convolution_pairs(model));
+  check_operators(model, live_nodes(model.nodes, output_name(model, options.output)));
+  const Unquantized file = unquantized(pair_convolutions(model));
   ImportedModel floats = import_checked(file.floats, options);
   const UnmarkedNodes nodes = unmarked(floats.spec.nodes(), file);
   floats.spec = ModelSpec(floats.spec.name(), nodes.nodes);

@@ -16,7 +16,7 @@ namespace {
 
 /// Returns metadata of a node. libonnx supports it from 1.16 on. Older versions keep it as an unknown field.
 template <class Node>
-std::string metadata_of(const Node& node, std::string_view key) {
+std::string node_metadata(const Node& node, std::string_view key) {
   constexpr int metadata_props = 9;
   if constexpr (requires { node.metadata_props(); })
     for (const auto& entry : node.metadata_props())
@@ -36,8 +36,8 @@ std::string metadata_of(const Node& node, std::string_view key) {
 /// Returns the module that called a node, "layer1.0.conv1", from the metadata of PyTorch's newer exporter: a
 /// Python list of increasingly longer paths and a name, "['', 'layer1', 'layer1.0', 'layer1.0.conv1',
 /// 'conv2d']".
-std::string scope_of(const onnx::NodeProto& node) {
-  const std::string scopes = metadata_of(node, "pkg.torch.onnx.name_scopes");
+std::string node_scope(const onnx::NodeProto& node) {
+  const std::string scopes = node_metadata(node, "pkg.torch.onnx.name_scopes");
   std::vector<std::string> paths;
   for (std::size_t begin = scopes.find('\''); begin != std::string::npos;) {
     const std::size_t end = scopes.find('\'', begin + 1);
@@ -65,7 +65,7 @@ class Loading {
     for (const auto& value : graph.input()) model.inputs.push_back(value_info(value));
     for (const auto& value : graph.output()) model.outputs.push_back(value_info(value));
     for (const auto& value : graph.value_info()) model.values.push_back(value_info(value));
-    for (const auto& node : graph.node()) model.nodes.push_back(node_of(node));
+    for (const auto& node : graph.node()) model.nodes.push_back(read_node(node));
     check_names(model);
     return model;
   }
@@ -138,7 +138,7 @@ class Loading {
     for (const auto& value : proto.graph().initializer())
       for (const auto& entry : value.external_data()) {
         if (entry.key() != "location") continue;
-        const detail::FileReader file(tensors_.beside(entry.value(), "tensor '" + value.name() + "'"));
+        const detail::FileReader file(tensors_.external_path(entry.value(), "tensor '" + value.name() + "'"));
         if (fmt::format("{:08x}", file.checksum(0, file.size())) != crc->value())
           fail("", fmt::format("its data in {} are of another export, or damaged: export both again",
                                entry.value()));
@@ -177,25 +177,25 @@ class Loading {
   OnnxBranch branch(const std::string& name, const onnx::GraphProto& graph) const {
     OnnxBranch out{name, {}, {}, {}};
     for (const auto& value : graph.initializer()) out.initializers.push_back(initializer(value));
-    for (const auto& node : graph.node()) out.nodes.push_back(node_of(node));
+    for (const auto& node : graph.node()) out.nodes.push_back(read_node(node));
     for (const auto& value : graph.output()) out.outputs.push_back(value.name());
     return out;
   }
 
-  OnnxNode node_of(const onnx::NodeProto& node) const {
+  OnnxNode read_node(const onnx::NodeProto& node) const {
     OnnxNode out{node.op_type(), node.name(), node.domain() == "ai.onnx" ? "" : node.domain(), {}, {}, {}};
-    if (const std::string scope = scope_of(node); !scope.empty() && out.name.find('/') == std::string::npos)
+    if (const std::string scope = node_scope(node); !scope.empty() && out.name.find('/') == std::string::npos)
       out.name = fmt::format("/{}/{}", scope, out.name);
     out.inputs.assign(node.input().begin(), node.input().end());
     out.outputs.assign(node.output().begin(), node.output().end());
-    for (const auto& a : node.attribute()) out.attributes.emplace_back(a.name(), attribute(a, place_of(out)));
+    for (const auto& a : node.attribute()) out.attributes.emplace_back(a.name(), attribute(a, describe_node(out)));
     for (const auto& a : node.attribute())
       if (a.type() == onnx::AttributeProto::GRAPH && node.op_type() == "If")
         out.branches.push_back(branch(a.name(), a.g()));
     return out;
   }
 
-  static std::string place_of(const OnnxNode& node) {
+  static std::string describe_node(const OnnxNode& node) {
     const std::string name = !node.name.empty() || node.outputs.empty() ? node.name : node.outputs[0];
     return fmt::format("node '{}' ({})", name, node.op);
   }
@@ -229,10 +229,10 @@ class Loading {
     for (const auto& node : model.nodes) {
       for (const auto& input : node.inputs)
         if (!input.empty() && !known.contains(input))
-          fail(place_of(node), fmt::format("it reads '{}', which no earlier node or input defines", input));
+          fail(describe_node(node), fmt::format("it reads '{}', which no earlier node or input defines", input));
       for (const auto& output : node.outputs)
         if (!output.empty() && !known.insert(output).second)
-          fail(place_of(node), fmt::format("it writes '{}' a second time", output));
+          fail(describe_node(node), fmt::format("it writes '{}' a second time", output));
     }
     for (const auto& value : model.outputs)
       if (!known.contains(value.name)) fail("output '" + value.name + "'", "nothing gives it");

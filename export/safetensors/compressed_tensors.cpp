@@ -42,7 +42,7 @@ void check_others(Module& model) {
 std::vector<ModeloptLayer> named_layers(Module& model) try {
   return detail::modelopt_layers(model);
 } catch (const detail::NoModeloptName& error) {
-  no_name(error.path, error.what_it_is);
+  no_name(error.path, error.reason);
 }
 
 /// Returns the quantized layers of a model. Throws unless all are linear.
@@ -77,7 +77,7 @@ Tensor packed(const Tensor& codes) {
   return out;
 }
 
-Tensor scales_of(const QuantizedTensor& w) {
+Tensor scale_tensor(const QuantizedTensor& w) {
   const Tensor& scale = w.grid.scale;
   if (scale.numel() == 1) return scale.reshape({1});
   const Shape grid = w.grid.granularity.scale_shape(w.shape());
@@ -97,7 +97,7 @@ void add_layer(const ModeloptLayer& layer, NamedTensors& out) {
   } else {
     add("weight", w.codes);
   }
-  add("weight_scale", scales_of(w));
+  add("weight_scale", scale_tensor(w));
   if (layer.input().enabled() && detail::has_input_scale(layer.input()))
     add("input_scale", layer.input().scale().reshape({1}));
 }
@@ -127,7 +127,7 @@ json scheme_of_input(const ModeloptLayer& layer) {
           {"strategy", dynamic ? "token" : "tensor"}};
 }
 
-const char* format_of(const ModeloptLayer& layer) {
+const char* format_name(const ModeloptLayer& layer) {
   switch (layer.algorithm) {
     case ModeloptAlgorithm::w4a16_awq:
       return "pack-quantized";
@@ -170,9 +170,9 @@ json compressed_tensors_config(Module& model, const std::string& version) {
     json scheme{{"weights", scheme_of_weights(layer)},
                 {"input_activations", scheme_of_input(layer)},
                 {"output_activations", nullptr},
-                {"format", format_of(layer)}};
+                {"format", format_name(layer)}};
     targets[scheme].push_back(detail::name_in_file(layer.path));
-    formats.insert(format_of(layer));
+    formats.insert(format_name(layer));
   }
   json groups = json::object(), ignored = json::array();
   for (auto& [scheme, names] : targets) {
@@ -196,10 +196,10 @@ json compressed_tensors_config(Module& model, const std::string& version) {
 
 void save_compressed_tensors(const std::string& path, Module& model, const std::string& version) {
   const std::string config = compressed_tensors_config(model, version).dump(4) + "\n";
-  AtomicFile beside((std::filesystem::path(path).parent_path() / "config.json").string()), weights(path);
-  beside.write(config);
+  AtomicFile config_file((std::filesystem::path(path).parent_path() / "config.json").string()), weights(path);
+  config_file.write(config);
   save_safetensors(weights, compressed_tensors(model), {{"format", "pt"}});
-  commit_together({beside, weights});
+  commit_together({config_file, weights});
 }
 
 }  // namespace fq

@@ -18,9 +18,9 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Settings for layer inputs from the config files in the folder of the weights.
-class BesideWeights {
+class WeightConfigs {
  public:
-  explicit BesideWeights(const std::string& path)
+  explicit WeightConfigs(const std::string& path)
       : modelopt_(read(path, "hf_quant_config.json")), config_(read(path, "config.json")) {}
 
   /// Whether inputs are E4M3 or integers with dynamic ranges.
@@ -36,7 +36,7 @@ class BesideWeights {
   }
 
   /// Returns ModelOpt's name of a layer's algorithm, "MXFP8". Empty if the configs do not name it.
-  [[nodiscard]] std::string algorithm_of(const std::string& layer) const {
+  [[nodiscard]] std::string layer_algorithm(const std::string& layer) const {
     const auto text = [&](const ordered_json::json_pointer& at) {
       return modelopt_.contains(at) && modelopt_.at(at).is_string() ? modelopt_.at(at).get<std::string>()
                                                                     : "";
@@ -70,7 +70,7 @@ void set_blocks(ordered_json& rule, const detail::PackedLayer& layer) {
 class Quantizing {
  public:
   Quantizing(const std::string& path, const StateDict& floats)
-      : path_(path), floats_(floats), source_(path), file_(source_.packed()), beside_(path) {}
+      : path_(path), floats_(floats), source_(path), file_(source_.packed()), configs_(path) {}
 
   FileQuantization run() {
     if (file_.layers.empty()) return {};
@@ -87,7 +87,7 @@ class Quantizing {
 
   /// Returns the paths of a layer: the parameter with its values, or with its name if several have these
   /// values.
-  [[nodiscard]] std::vector<std::string> paths_of(const detail::PackedLayer& layer) const {
+  [[nodiscard]] std::vector<std::string> layer_paths(const detail::PackedLayer& layer) const {
     std::vector<std::string> out;
     for (const auto& [name, value] : floats_.tensors()) {
       if (!name.starts_with("parameters/") || !name.ends_with(".weight")) continue;
@@ -100,7 +100,7 @@ class Quantizing {
   }
 
   void add(const detail::PackedLayer& layer) {
-    const auto paths = paths_of(layer);
+    const auto paths = layer_paths(layer);
     if (paths.empty()) fail(layer.name, "its codes belong to no layer of the network");
     const std::string& path = paths.front();
     places_.emplace(layer.name, path);
@@ -122,11 +122,11 @@ class Quantizing {
   void add_dynamic_input(const detail::PackedLayer& layer, const std::string& path) {
     const std::string quantizer = path + ".input_quantizer";
     if (layer.scale_bits) {
-      if (beside_.algorithm_of(layer.name) != "MXFP8") return;
+      if (configs_.layer_algorithm(layer.name) != "MXFP8") return;
       rules_.push_back(detail::grid_rule(quantizer, layer.format));
       return set_blocks(rules_.back(), layer);
     }
-    if (!beside_.has_dynamic_inputs()) return;
+    if (!configs_.has_dynamic_inputs()) return;
     if (layer.format.is_integer())
       fail(layer.name, "its input has integers with a dynamic range: use a static range");
     rules_.push_back({{"pattern", quantizer},
@@ -165,7 +165,7 @@ class Quantizing {
   const StateDict& floats_;
   detail::WeightSource source_;
   const detail::PackedFile& file_;
-  BesideWeights beside_;
+  WeightConfigs configs_;
   std::map<std::string, std::string> places_;  // layers of the file -> paths
   ordered_json rules_ = ordered_json::array({detail::all_off()});
   std::vector<FileGrid> grids_;

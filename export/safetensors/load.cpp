@@ -46,13 +46,13 @@ struct SafetensorsFile::Body {
     } catch (const detail::BadHeader& error) {
       fail(path, {}, fmt::format("its header is damaged: {}", error.what()));
     }
-    for (std::size_t i = 0; i < header.entries.size(); ++i) places[header.entries[i].name] = i;
+    for (std::size_t i = 0; i < header.entries.size(); ++i) entry_indices[header.entries[i].name] = i;
   }
 
   detail::FileReader file;
   std::int64_t data = 0;  // begin of the data
   detail::SafetensorsHeader header;
-  std::unordered_map<std::string_view, std::size_t> places;
+  std::unordered_map<std::string_view, std::size_t> entry_indices;
 };
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : body_(std::make_unique<Body>(path)) {}
@@ -68,10 +68,10 @@ const std::map<std::string, std::string>& SafetensorsFile::metadata() const noex
   return body_->header.metadata;
 }
 
-bool SafetensorsFile::contains(std::string_view name) const { return body_->places.contains(name); }
+bool SafetensorsFile::contains(std::string_view name) const { return body_->entry_indices.contains(name); }
 
 const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
-  if (const auto found = body_->places.find(name); found != body_->places.end())
+  if (const auto found = body_->entry_indices.find(name); found != body_->entry_indices.end())
     return entries()[found->second];
   std::vector<std::string> names;
   for (const auto& other : entries()) names.push_back(other.name);

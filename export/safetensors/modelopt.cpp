@@ -189,11 +189,11 @@ json modelopt_config(Module& model, const std::string& version) {
 
 void save_modelopt(const std::string& path, Module& model, const std::string& version) {
   const std::string config = modelopt_config(model, version).dump(4) + "\n";
-  AtomicFile beside((std::filesystem::path(path).parent_path() / "hf_quant_config.json").string()),
+  AtomicFile config_file((std::filesystem::path(path).parent_path() / "hf_quant_config.json").string()),
       weights(path);
-  beside.write(config);
+  config_file.write(config);
   save_safetensors(weights, modelopt_tensors(model), {{"format", "pt"}});
-  commit_together({beside, weights});
+  commit_together({config_file, weights});
 }
 
 }  // namespace fq

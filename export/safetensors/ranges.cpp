@@ -24,7 +24,7 @@ constexpr std::string_view kFactor = "._pre_quant_scale";
 using Keys = std::map<std::string, std::string>;
 
 /// Converts names of pytorch-quantization: "conv1._input_quantizer" is "conv1.input_quantizer" here.
-std::string path_of(std::string_view key) {
+std::string quantizer_path(std::string_view key) {
   std::string out;
   while (!key.empty()) {
     const auto end = std::min(key.find('.'), key.size());
@@ -60,7 +60,7 @@ class Importing {
     std::vector<Change> changes;
     for (const auto& entry : named_quantizers(model_)) {
       auto& q = *entry.quantizer;
-      const Change change{&q, wants_range(q) ? range_for(entry) : Tensor{}, factor_for(entry)};
+      const Change change{&q, wants_range(q) ? read_range(entry) : Tensor{}, read_factor(entry)};
       if (change.amax.defined()) out.set.push_back(entry.name);
       if (wants_range(q) && !change.amax.defined() && !q.amax().defined()) out.missing.push_back(entry.name);
       changes.push_back(change);
@@ -83,7 +83,7 @@ class Importing {
 
   void add_key(const std::string& key, std::string_view suffix, Keys& keys) {
     if (!key.ends_with(suffix)) return;
-    const auto [known, added] = keys.emplace(path_of(key.substr(0, key.size() - suffix.size())), key);
+    const auto [known, added] = keys.emplace(quantizer_path(key.substr(0, key.size() - suffix.size())), key);
     if (!added) fail(key, fmt::format("and '{}' name one quantizer", known->second));
   }
 
@@ -129,7 +129,7 @@ class Importing {
     return d.granularity(static_cast<int>(weight->second.size())).scale_shape(weight->second);
   }
 
-  Tensor range_for(const NamedQuantizer& entry) {
+  Tensor read_range(const NamedQuantizer& entry) {
     const auto found = values(entry, ranges_, 0);
     const auto shape = expected(*entry.quantizer);
     for (const auto& [key, value] : found) {
@@ -152,7 +152,7 @@ class Importing {
     return out;
   }
 
-  Tensor factor_for(const NamedQuantizer& entry) {
+  Tensor read_factor(const NamedQuantizer& entry) {
     const auto found = values(entry, factors_, std::numeric_limits<float>::min());
     if (found.empty()) return {};
     if (!entry.quantizer->params().enabled)

@@ -30,7 +30,7 @@ void check(const NamedTensors& tensors) {
   }
 }
 
-NamedTensors in_order(NamedTensors tensors) {
+NamedTensors sorted_tensors(NamedTensors tensors) {
   std::ranges::sort(tensors, [](const auto& a, const auto& b) {
     const int left = detail::safetensors_type(a.second.dtype())->rank;
     const int right = detail::safetensors_type(b.second.dtype())->rank;
@@ -39,7 +39,7 @@ NamedTensors in_order(NamedTensors tensors) {
   return tensors;
 }
 
-std::string header_of(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+std::string serialized_header(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t begin = 0;
@@ -72,7 +72,7 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors,
 std::uint32_t safetensors_checksum(const NamedTensors& tensors) {
   check(tensors);
   std::uint32_t crc = 0;
-  for (const auto& [name, tensor] : in_order(tensors)) {
+  for (const auto& [name, tensor] : sorted_tensors(tensors)) {
     const Tensor rows = tensor.to(Layout::row_major);
     if (rows.nbytes() > 0) crc = crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()), crc);
   }
@@ -82,8 +82,8 @@ std::uint32_t safetensors_checksum(const NamedTensors& tensors) {
 void save_safetensors(AtomicFile& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata) {
   check(tensors);
-  const NamedTensors ordered = in_order(tensors);
-  const std::string header = header_of(ordered, metadata);
+  const NamedTensors ordered = sorted_tensors(tensors);
+  const std::string header = serialized_header(ordered, metadata);
   const auto length = static_cast<std::uint64_t>(header.size());
   file.write(&length, sizeof length);
   file.write(header);

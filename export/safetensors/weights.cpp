@@ -22,7 +22,7 @@ using Names = std::vector<std::string>;
 constexpr std::size_t kMostTold = 20;
 constexpr std::size_t kNearest = 2;
 
-std::map<std::string, Tensor> places_of(const Module& model) {
+std::map<std::string, Tensor> state_tensors(const Module& model) {
   std::map<std::string, Tensor> out;
   for (const auto& [name, value] : model.named_parameters()) out.emplace(name, value.tensor());
   for (const auto& [name, value] : model.named_buffers()) out.emplace(name, value);
@@ -30,14 +30,14 @@ std::map<std::string, Tensor> places_of(const Module& model) {
 }
 
 /// Returns the names of parameters and buffers in the model.
-Names names_of(const Module& model) {
+Names state_names(const Module& model) {
   Names out;
   for (const auto& [name, value] : model.named_parameters()) out.push_back(name);
   for (const auto& [name, value] : model.named_buffers()) out.push_back(name);
   return out;
 }
 
-Shape without_ones(const Shape& shape) {
+Shape squeezed_shape(const Shape& shape) {
   Shape out;
   std::ranges::copy_if(shape, std::back_inserter(out), [](std::int64_t size) { return size != 1; });
   return out;
@@ -47,9 +47,9 @@ Shape without_ones(const Shape& shape) {
 std::string misfit(const SafetensorsEntry& entry, const Tensor& place) {
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" && entry.dtype != "F64")
     return fmt::format("is {}: give F32, F16, BF16 or F64", entry.dtype);
-  if (without_ones(entry.shape) == without_ones(place.shape())) return {};
-  Shape turned(entry.shape.rbegin(), entry.shape.rend());
-  const bool transposed = entry.shape.size() == 2 && turned == place.shape();
+  if (squeezed_shape(entry.shape) == squeezed_shape(place.shape())) return {};
+  Shape reversed(entry.shape.rbegin(), entry.shape.rend());
+  const bool transposed = entry.shape.size() == 2 && reversed == place.shape();
   return fmt::format("is {}, the model's is {}{}", to_string(entry.shape), to_string(place.shape()),
                      transposed ? " (transposed)" : "");
 }
@@ -69,13 +69,13 @@ std::string name_list(const Names& all) {
 class Loading {
  public:
   Loading(Module& model, const std::string& path, const WeightOptions& options)
-      : path_(path), options_(options), source_(path), places_(places_of(model)) {
+      : path_(path), options_(options), source_(path), places_(state_tensors(model)) {
     Names file;
     for (const auto& entry : source_.entries()) {
       entries_.emplace(entry.name, &entry);
       if (!entry.name.ends_with("num_batches_tracked")) file.push_back(entry.name);
     }
-    match_ = detail::match_weights(names_of(model), file, options.renames);
+    match_ = detail::match_weights(state_names(model), file, options.renames);
   }
 
   LoadedWeights run() {
@@ -84,7 +84,7 @@ class Loading {
     std::vector<std::pair<Tensor, Tensor>> changes;
     for (const auto& [place, name] : match_.places) {
       Tensor target = places_.at(place);
-      changes.emplace_back(target, value_of(name, place, target));
+      changes.emplace_back(target, read_value(name, place, target));
       out_.set.emplace_back(place, name);
     }
     for (auto& [target, value] : changes) target.copy_from(value);
@@ -151,7 +151,7 @@ class Loading {
     return out;
   }
 
-  [[nodiscard]] Tensor value_of(const std::string& name, const std::string& place,
+  [[nodiscard]] Tensor read_value(const std::string& name, const std::string& place,
                                 const Tensor& target) const {
     const Tensor value = source_.read(name).to(target.dtype()).reshape(target.shape());
     if (const auto bad = detail::find_not_finite({{place, value}}))

@@ -55,7 +55,7 @@ class PlannedWeights {
     std::vector<const SafetensorsEntry*> found;
     for (const auto& place : plan_.places) found.push_back(checked(place));
     for (const auto& [name, entry] : entries_)
-      if (!used_.contains(entry->name) && !is_passed_over(name)) left_.push_back(name);
+      if (!used_.contains(entry->name) && !is_ignored(name)) left_.push_back(name);
     fail_unless_all_fit();
     StateDict state;
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -92,7 +92,7 @@ class PlannedWeights {
   static bool is_float(const std::string& dtype) {
     return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64";
   }
-  [[nodiscard]] bool is_passed_over(const std::string& name) const {
+  [[nodiscard]] bool is_ignored(const std::string& name) const {
     return std::ranges::any_of(plan_.passed_over, [&](const auto& pattern) {
       return wildcard_match(pattern, name) || wildcard_match(pattern, plan_.prefix + name);
     });
@@ -172,7 +172,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, none);
 }
 
-fs::path config_of(const std::string& path) {
+fs::path config_path(const std::string& path) {
   return (is_folder(path) ? fs::path(path) : fs::path(path).parent_path()) / "config.json";
 }
 
@@ -186,7 +186,7 @@ std::vector<std::string> transformer_architectures() {
 
 bool is_transformer(const std::string& path) {
   const bool weights = path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json");
-  return (weights || is_folder(path)) && is_there(config_of(path));
+  return (weights || is_folder(path)) && is_there(config_path(path));
 }
 
 std::string transformer_weights(const std::string& path) {
@@ -204,7 +204,7 @@ std::string transformer_weights(const std::string& path) {
 
 ImportedModel import_transformers(const std::string& path, const ImportOptions& options,
                                   const std::vector<WeightRename>& renames) {
-  const detail::TransformerConfig config(config_of(path).string());
+  const detail::TransformerConfig config(config_path(path).string());
   const std::string architecture = config.architecture();
   const auto planner = planners().find(architecture);
   if (planner == planners().end())

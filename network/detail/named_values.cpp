@@ -9,7 +9,7 @@
 
 namespace fq::detail {
 
-std::vector<std::string> parts_of(const std::string& text, char between) {
+std::vector<std::string> split_parts(const std::string& text, char between) {
   std::vector<std::string> out;
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(between, begin), text.size());
@@ -27,7 +27,7 @@ bool read_number(std::string_view text, double& value) {
 NamedValues::NamedValues(std::string command, std::string flag, const std::string& text,
                          const std::vector<std::string>& names, const Keys& keys)
     : command_(std::move(command)), flag_(std::move(flag)) {
-  const auto parts = parts_of(text, ',');
+  const auto parts = split_parts(text, ',');
   name_ = parts.front();
   FQ_CHECK(std::ranges::find(names, name_) != names.end(), command_, "--{} has no '{}'{}", flag_, name_,
            fq::detail::did_you_mean(name_, names));
@@ -80,7 +80,7 @@ bool NamedValues::on(const std::string& key, bool standard) const {
 std::vector<double> NamedValues::numbers(const std::string& key) const {
   std::vector<double> out;
   if (has(key))
-    for (const auto& part : parts_of(text(key), ':')) out.push_back(read(key, part));
+    for (const auto& part : split_parts(text(key), ':')) out.push_back(read(key, part));
   return out;
 }
 
@@ -92,7 +92,7 @@ std::int64_t NamedValues::steps(const std::string& key, std::int64_t standard,
 std::vector<std::int64_t> NamedValues::step_list(const std::string& key, std::int64_t steps_per_epoch) const {
   std::vector<std::int64_t> out;
   if (has(key))
-    for (const auto& part : parts_of(text(key), ':')) out.push_back(read_steps(key, part, steps_per_epoch));
+    for (const auto& part : split_parts(text(key), ':')) out.push_back(read_steps(key, part, steps_per_epoch));
   return out;
 }
 

@@ -12,7 +12,7 @@
 namespace fq::detail {
 
 /// Splits a text at a character into at least one part.
-[[nodiscard]] std::vector<std::string> parts_of(const std::string& text, char between);
+[[nodiscard]] std::vector<std::string> split_parts(const std::string& text, char between);
 
 /// Reads all of `text` as a number. Returns false for anything else, including NaN and infinity.
 [[nodiscard]] bool read_number(std::string_view text, double& value);

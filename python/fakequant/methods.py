@@ -49,7 +49,7 @@ def qat(self, data, preset=None, *, epochs=None, batch_size=64, learning_rate=No
     chosen = self.prepare_qat(data, preset, edge_bits=edge_bits, weight_method=weight_method, target=target, scale=scale,
                               keep_batch_norm=keep_batch_norm, samples=samples, batch_size=batch_size, follow_itself=follow_itself,
                               learning_rate=learning_rate, lora=lora, lora_alpha=lora_alpha, ranks=ranks,
-                              on_choice=None if quiet or _is_silent(ranks) else print)
+                              choice_callback=None if quiet or _is_silent(ranks) else print)
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
                     schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, lora=lora, lora_alpha=lora_alpha,
                     ranks=ranks, **{**chosen, **options})

@@ -87,7 +87,7 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
                   std::optional<std::string> scale, bool keep_batch_norm, std::int64_t samples,
                   std::int64_t batch_size, std::optional<bool> follow_itself,
                   std::optional<double> learning_rate, std::int64_t lora, double lora_alpha, nb::object ranks,
-                  nb::object on_choice) {
+                  nb::object choice_callback) {
   if (self.quantized() && (!preset.is_none() || edge_bits || weight_method))
     throw ArgumentError("[qat] the model is already quantized: omit preset, edge_bits and weight_method");
   QatOptions options;
@@ -103,7 +103,7 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
   options.training.low_rank = {.rank = lora, .alpha = lora_alpha};
   options.choices.learning_rate = learning_rate;
   options.self_distillation = follow_itself;
-  options.on_choice = python_function(on_choice);
+  options.choice_callback = python_function(choice_callback);
   const auto source = data_of(data, "qat");
   if (!self.quantized()) warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
   const QatPlan plan = interruptible([&](auto&) {
@@ -152,7 +152,7 @@ void bind_defaults(nb::module_& m) {
            arg("weight_method") = none(), arg("target") = none(), arg("scale") = none(),
            arg("keep_batch_norm") = false, arg("samples") = 512, arg("batch_size") = 64,
            arg("follow_itself") = none(), arg("learning_rate") = none(), arg("lora") = 0,
-           arg("lora_alpha") = 0.0, arg("ranks") = none(), arg("on_choice") = none(),
+           arg("lora_alpha") = 0.0, arg("ranks") = none(), arg("choice_callback") = none(),
            "Prepares qat without the training: folds, quantizes, calibrates, and copies the teacher. Returns "
            "the keyword arguments of fit.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",

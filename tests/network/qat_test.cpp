@@ -74,7 +74,7 @@ TEST(Qat, TrainedNetworkIsItsTeacherAndStaysAccurate) {
   QatOptions options = short_run();
   options.measure = true;
   std::vector<std::string> lines;
-  options.on_choice = [&](const std::string& line) { lines.push_back(line); };
+  options.choice_callback = [&](const std::string& line) { lines.push_back(line); };
   const QatResult result = qat(network, points(), options);
   EXPECT_TRUE(network.quantized());
   EXPECT_TRUE(result.self_distillation);
@@ -169,7 +169,7 @@ TEST(CalibrateNetwork, MergedStatesMatchOneRun) {
   EXPECT_EQ(range(merged), range(largest));
   options.states.push_back(folder.file("one.h5"));
   std::vector<std::string> lines;
-  options.on_line = [&](const std::string& line) { lines.push_back(line); };
+  options.progress_callback = [&](const std::string& line) { lines.push_back(line); };
   EXPECT_EQ(calibrate(merged, nullptr, options).count, 2 * kSamples);
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("is not counted again")));
 }
@@ -180,7 +180,7 @@ TEST(CalibrateNetwork, RunsTheAlgorithmOfTheConfig) {
                                  R"({"preset": "w4a8", "target": "none", "weight_algorithm": "gptq"})"));
   std::vector<std::string> layers;
   NetworkCalibrateOptions options;
-  options.on_weights = [&](const std::string& algorithm, const ptq::Report& report) {
+  options.weights_callback = [&](const std::string& algorithm, const ptq::Report& report) {
     EXPECT_EQ(algorithm, "gptq");
     for (const auto& layer : report.layers) layers.push_back(layer.path);
   };

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 constexpr const char* kWhere = "export_executorch";
 
-Tensor on_host(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
+Tensor host_copy(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
 
 /// Records every operator, and the constants that the operators read.
 class GraphRecorder : public Recorder {
@@ -35,14 +35,14 @@ class GraphRecorder : public Recorder {
     json node{{"path", module_path()}, {"op", op}, {"attributes", json::object()}, {"inputs", json::array()}};
     for (const auto& [key, value] : attributes)
       std::visit([&node, &key = key](const auto& v) { node["attributes"][key] = v; }, value);
-    for (const auto& input : inputs) node["inputs"].push_back(id_of(input));
+    for (const auto& input : inputs) node["inputs"].push_back(value_id(input));
     if (op == "quantize") add_grid(node, *output.quantized());
     node["output"] = ids_[output.node().get()] = next(output);
     nodes_.push_back(std::move(node));
   }
 
   [[nodiscard]] StateDict finish(const Variable& output, const Shape& shape, bool tokens) {
-    const int last = id_of(output);
+    const int last = value_id(output);
     StateDict out = std::move(constants_);
     out.set_attribute("graph", {{"input", input_},
                                 {"output", last},
@@ -58,23 +58,23 @@ class GraphRecorder : public Recorder {
     alive_.push_back(value);  // addresses identify values, so none may be reused
     return static_cast<int>(alive_.size()) - 1;
   }
-  int id_of(const Variable& value) {
+  int value_id(const Variable& value) {
     if (!value.defined()) return -1;
     const auto found = ids_.find(value.node().get());
     if (found != ids_.end()) return found->second;
     const int id = ids_[value.node().get()] = next(value);
     if (const QuantizedTensor* codes = value.quantized(); codes != nullptr) {
-      constants_.set(fmt::format("codes/{}", id), on_host(codes->codes));
-      constants_.set(fmt::format("scales/{}", id), scales_of(*codes));
+      constants_.set(fmt::format("codes/{}", id), host_copy(codes->codes));
+      constants_.set(fmt::format("scales/{}", id), scale_list(*codes));
       constants_.set_attribute(fmt::format("bits/{}", id), codes->grid.format.bits());
     } else {
-      constants_.set(fmt::format("values/{}", id), on_host(value.tensor()));
+      constants_.set(fmt::format("values/{}", id), host_copy(value.tensor()));
     }
     return id;
   }
-  static Tensor scales_of(const QuantizedTensor& codes) {
+  static Tensor scale_list(const QuantizedTensor& codes) {
     const Shape blocks = codes.grid.granularity.scale_shape(codes.codes.shape());
-    const Tensor host = on_host(codes.grid.scale);
+    const Tensor host = host_copy(codes.grid.scale);
     return host.numel() == numel(blocks) ? host.reshape(blocks) : host;
   }
   static void add_grid(json& node, const QuantizedTensor& codes) {
@@ -83,7 +83,7 @@ class GraphRecorder : public Recorder {
              "'{}' is {} with {} scales: ExecuTorch's int8 has one scale per tensor: calibrate with --preset "
              "int8, 8da8w or 8da4w",
              grid.name, to_string(grid.format), grid.scale.numel());
-    node["scale"] = on_host(grid.scale).to_vector<float>()[0];
+    node["scale"] = host_copy(grid.scale).to_vector<float>()[0];
     node["low"] = grid.format.lower();
     node["high"] = grid.format.bound();
     node["zero_point"] = grid.format.integer().is_unsigned ? -128 : 0;

@@ -10,7 +10,7 @@ namespace fq::detail {
 namespace {
 
 /// Matches the block that reads `x`, and sets `x` to its output.
-std::optional<LlamaBlock> llama_block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
+std::optional<LlamaBlock> match_llama_block(GgufMatching& parts, int& x, const GgufPart* norm) {
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("rms_norm", {sum->output}) : nullptr;
@@ -40,7 +40,7 @@ std::optional<Llama> sized(Llama found, Module& model) {
         o.rotary_scaling != first->rotary_scaling)
       return std::nullopt;
     for (const auto& layer : {block.gate, block.up, block.down})
-      if (!gguf_shape_of(model, layer + ".bias").empty()) return std::nullopt;
+      if (!gguf_shape(model, layer + ".bias").empty()) return std::nullopt;
   }
   found.width = first->width;
   found.heads = first->heads;
@@ -49,9 +49,9 @@ std::optional<Llama> sized(Llama found, Module& model) {
   found.base = first->rotary_base;
   found.scaling = first->rotary_scaling;
   found.biases = first->bias;
-  found.feed = gguf_shape_of(model, found.blocks[0].up + ".weight").at(0);
-  found.vocabulary = gguf_shape_of(model, found.tokens + ".weight").at(0);
-  if (!gguf_shape_of(model, found.head + ".bias").empty()) return std::nullopt;
+  found.feed = gguf_shape(model, found.blocks[0].up + ".weight").at(0);
+  found.vocabulary = gguf_shape(model, found.tokens + ".weight").at(0);
+  if (!gguf_shape(model, found.head + ".bias").empty()) return std::nullopt;
   return found;
 }
 
@@ -136,7 +136,7 @@ void add_block(GgufModel& out, const Llama& net, const GgufParameters& from, std
 
 }  // namespace
 
-std::optional<Llama> llama_of(Module& model, const Shape& input_shape) {
+std::optional<Llama> match_llama(Module& model, const Shape& input_shape) {
   GgufMatching parts(gguf_parts(model, input_shape));
   const GgufPart* tokens = parts.first("embedding");
   if (tokens == nullptr) return std::nullopt;
@@ -154,7 +154,7 @@ std::optional<Llama> llama_of(Module& model, const Shape& input_shape) {
       out.head = head->name;
       break;
     }
-    const auto block = llama_block_of(parts, x, norm);
+    const auto block = match_llama_block(parts, x, norm);
     if (!block) return std::nullopt;
     out.blocks.push_back(*block);
   }

@@ -31,7 +31,7 @@ struct Llama {
 /// Returns the structure of a network with the data flow of these architectures: RMS norms first, x +
 /// attention(norm(x)) with rotary positions, x + down(silu(gate(norm(x))) * up(norm(x))). Returns no value
 /// for other networks. `input_shape` is a batch of ids.
-[[nodiscard]] std::optional<Llama> llama_of(Module& model, const Shape& input_shape);
+[[nodiscard]] std::optional<Llama> match_llama(Module& model, const Shape& input_shape);
 
 /// Returns the row order of queries or keys in llama.cpp's `llama`. In each head, row j of the first half is
 /// followed by row j of the second half, because rotary positions rotate this pair. Row i of the file is row

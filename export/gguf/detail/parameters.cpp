@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kExport = "export_gguf";
 
-Tensor in_order(const Tensor& x, const std::vector<std::int64_t>& rows) {
+Tensor reorder_rows(const Tensor& x, const std::vector<std::int64_t>& rows) {
   return ops::index_select(Variable(x.to(DType::f32)), 0, rows).tensor().to(x.dtype());
 }
 
@@ -72,10 +72,10 @@ GgufTensor GgufParameters::stacked(const std::vector<std::string>& ours, const s
 GgufTensor GgufParameters::ordered(const std::string& ours, const std::string& name,
                                    const std::vector<std::int64_t>& rows) const {
   const auto found = codes_.find(ours);
-  if (found == codes_.end()) return floats(name, in_order(value(ours), rows));
+  if (found == codes_.end()) return floats(name, reorder_rows(value(ours), rows));
   const ggml::Blocks& blocks = found->second.blocks;
-  const Coded turned{{in_order(blocks.codes, rows), in_order(blocks.scale, rows)}, found->second.rounding};
-  return packed(name, {&turned});
+  const Coded reordered{{reorder_rows(blocks.codes, rows), reorder_rows(blocks.scale, rows)}, found->second.rounding};
+  return packed(name, {&reordered});
 }
 
 std::vector<GgufTensor> GgufParameters::all() const {

@@ -9,7 +9,7 @@ namespace fq::detail {
 namespace {
 
 /// Returns the outermost layer that contains a path. Nested graphs do not count as layers.
-std::string layer_of(Module& model, const std::string& path) {
+std::string outermost_layer(Module& model, const std::string& path) {
   for (const auto& [name, module] : model.named_modules()) {
     const std::string type = module->type();
     if (path.starts_with(name + ".") && type != "graph" && type != "sequential") return name;
@@ -24,7 +24,7 @@ std::vector<GgufPart> gguf_parts(Module& model, const Shape& input_shape) {
   std::vector<GgufPart> out;
   std::map<int, std::string> made;  // values by the layer that computed them
   for (const auto& node : graph.nodes) {
-    const std::string name = layer_of(model, node.path);
+    const std::string name = outermost_layer(model, node.path);
     if (out.empty() || out.back().name != name) {
       if (name.empty() || std::ranges::find(out, name, &GgufPart::name) != out.end()) return {};
       out.push_back({name, model.at(name).type(), {}, -1});
@@ -49,7 +49,7 @@ const GgufPart* GgufMatching::take(std::string_view type, const std::set<int>& i
   return &parts_[at_++];
 }
 
-Shape gguf_shape_of(const Module& model, const std::string& name) {
+Shape gguf_shape(const Module& model, const std::string& name) {
   for (const auto& [path, parameter] : model.named_parameters())
     if (path == name) return parameter.shape();
   return {};

@@ -42,6 +42,6 @@ class GgufMatching {
 };
 
 /// Returns the shape of a parameter. Empty if the name is unknown.
-[[nodiscard]] Shape gguf_shape_of(const Module& model, const std::string& name);
+[[nodiscard]] Shape gguf_shape(const Module& model, const std::string& name);
 
 }  // namespace fq::detail

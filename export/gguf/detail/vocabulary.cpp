@@ -43,7 +43,7 @@ std::string_view pattern_name(const nlohmann::json& step) {
   return found->name;
 }
 
-std::vector<std::int32_t> types_of(const GgufOptions& options) {
+std::vector<std::int32_t> token_types(const GgufOptions& options) {
   std::vector<std::int32_t> types(options.vocabulary.size(), kNormal);
   for (const std::int32_t id : options.control) {
     FQ_CHECK(id >= 0 && id < std::ssize(types), "export_gguf", "the control token {} is not below {}", id,
@@ -68,7 +68,7 @@ void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t s
   }
   model.metadata.emplace_back("tokenizer.ggml.model", std::string("gpt2"));
   model.metadata.emplace_back("tokenizer.ggml.pre", options.pattern);
-  model.metadata.emplace_back("tokenizer.ggml.token_type", types_of(options));
+  model.metadata.emplace_back("tokenizer.ggml.token_type", token_types(options));
   model.metadata.emplace_back("tokenizer.ggml.tokens", std::move(written));
   model.metadata.emplace_back("tokenizer.ggml.merges", options.merges);
   model.metadata.emplace_back("tokenizer.ggml.add_bos_token", false);

@@ -24,7 +24,7 @@ void OnnxTensorReader::fail(const std::string& place, const std::string& why) co
                   fmt::format("[load_onnx] {}{}{}: {}", path_, place.empty() ? "" : ", ", place, why));
 }
 
-Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::string& place) const {
+Shape OnnxTensorReader::tensor_shape(const onnx::TensorProto& value, const std::string& place) const {
   if (value.dims_size() > kMostAxes) fail(place, fmt::format("it has {} axes", value.dims_size()));
   std::int64_t count = 1;
   for (const auto size : value.dims()) {
@@ -36,7 +36,7 @@ Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::stri
 
 /// Converts u32 and u64 to i64.
 Tensor OnnxTensorReader::wide_unsigned(const onnx::TensorProto& value, const std::string& place) const {
-  const Shape shape = shape_of(value, place);
+  const Shape shape = tensor_shape(value, place);
   const std::size_t size = value.data_type() == onnx::TensorProto::UINT32 ? 4 : 8;
   const auto count = static_cast<std::size_t>(numel(shape));
   if (value.data_location() == onnx::TensorProto::EXTERNAL)
@@ -61,7 +61,7 @@ Tensor OnnxTensorReader::read(const onnx::TensorProto& value, const std::string&
     return wide_unsigned(value, place);
   const auto dtype = dtype_of_onnx(value.data_type());
   if (!dtype) fail(place, fmt::format("its element type {} is not supported", value.data_type()));
-  const Shape shape = shape_of(value, place);
+  const Shape shape = tensor_shape(value, place);
   const auto bytes = static_cast<std::size_t>(byte_size(*dtype, numel(shape)));
   if (value.data_location() == onnx::TensorProto::EXTERNAL)
     return external(value, shape, *dtype, bytes, place);
@@ -121,13 +121,13 @@ Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& s
     if (entry.key() == "location")
       location = entry.value();
     else if (entry.key() == "offset")
-      offset = count_of(entry.value(), place);
+      offset = parse_count(entry.value(), place);
     else if (entry.key() == "length")
-      length = count_of(entry.value(), place);
+      length = parse_count(entry.value(), place);
     else if (entry.key() != "checksum")
       fail(place, "its external data has '" + entry.key() + "', which is unknown");
   }
-  const FileReader file(beside(location, place));
+  const FileReader file(external_path(location, place));
   if (static_cast<std::size_t>(length) != bytes || offset > file.size() || length > file.size() - offset)
     fail(place, fmt::format("{} bytes at {} of {} are not a {} of {}", length, offset, location,
                             to_string(shape), name(dtype)));
@@ -136,14 +136,14 @@ Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& s
   return out;
 }
 
-std::int64_t OnnxTensorReader::count_of(const std::string& text, const std::string& place) const {
+std::int64_t OnnxTensorReader::parse_count(const std::string& text, const std::string& place) const {
   const bool digits =
       !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
   if (!digits) fail(place, "its place in the external data is '" + text + "'");
   return std::stoll(text);
 }
 
-std::string OnnxTensorReader::beside(const std::string& location, const std::string& place) const {
+std::string OnnxTensorReader::external_path(const std::string& location, const std::string& place) const {
   namespace fs = std::filesystem;
   // The file system would cut a path at a NUL.
   if (location.find('\0') != std::string::npos)

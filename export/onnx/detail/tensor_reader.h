@@ -23,12 +23,12 @@ class OnnxTensorReader {
   [[nodiscard]] Tensor read(const onnx::TensorProto& value, const std::string& place) const;
   /// Returns the path of external data at `location`. Throws FileError unless it is in the model's folder or
   /// below.
-  [[nodiscard]] std::string beside(const std::string& location, const std::string& place) const;
+  [[nodiscard]] std::string external_path(const std::string& location, const std::string& place) const;
   /// Throws FileError with the path and the place.
   [[noreturn]] void fail(const std::string& place, const std::string& why) const;
 
  private:
-  [[nodiscard]] Shape shape_of(const onnx::TensorProto& value, const std::string& place) const;
+  [[nodiscard]] Shape tensor_shape(const onnx::TensorProto& value, const std::string& place) const;
   [[nodiscard]] Tensor wide_unsigned(const onnx::TensorProto& value, const std::string& place) const;
   [[nodiscard]] Tensor typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
                              const std::string& place) const;
@@ -37,7 +37,7 @@ class OnnxTensorReader {
                                const std::string& place) const;
   [[nodiscard]] Tensor external(const onnx::TensorProto& value, const Shape& shape, DType dtype,
                                 std::size_t bytes, const std::string& place) const;
-  [[nodiscard]] std::int64_t count_of(const std::string& text, const std::string& place) const;
+  [[nodiscard]] std::int64_t parse_count(const std::string& text, const std::string& place) const;
 
   std::string path_;
 };

@@ -48,7 +48,7 @@ std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
 ImportValue both(const OpImport& op, const char* type) { return op.layer(type, {}, operands(op, 2)); }
 
 /// Combines any number of inputs from the left.
-ImportValue all_of(const OpImport& op, const char* type) {
+ImportValue combine_inputs(const OpImport& op, const char* type) {
   op.check(op.input_count() >= 1, "it has no inputs");
   std::size_t rank = 0;
   for (std::size_t i = 0; i < op.input_count(); ++i) rank = std::max(rank, operand_rank(op.input(i)));
@@ -169,16 +169,16 @@ ImportValue power(const OpImport& op) {
 
 ImportValue minimum(const OpImport& op) {
   if (const WithNumber with(op); with.x != nullptr) return clipped(op, *with.x, -1e30, with.number);
-  return all_of(op, "minimum");
+  return combine_inputs(op, "minimum");
 }
 
 ImportValue maximum(const OpImport& op) {
   if (const WithNumber with(op); with.x != nullptr)
     return with.number == 0 ? one(op, "relu", *with.x) : clipped(op, *with.x, with.number, 1e30);
-  return all_of(op, "maximum");
+  return combine_inputs(op, "maximum");
 }
 
-ImportValue sum_of_all(const OpImport& op) { return all_of(op, "add"); }
+ImportValue sum_of_all(const OpImport& op) { return combine_inputs(op, "add"); }
 
 /// Booleans are 1 and 0.
 ImportValue negation(const OpImport& op) { return shifted(op, one(op, "neg", op.value(), {}, "neg"), 1); }
@@ -195,7 +195,7 @@ ImportValue reduced(const OpImport& op, const ImportValue& x, const char* type,
   const int rank = static_cast<int>(x.shape.size());
   const auto given = op.list("axes", 1);
   if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
-  auto axes = axes_of(op, given, rank);
+  auto axes = normalized_axes(op, given, rank);
   if (axes.empty())
     for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
   const int samples = batch_axis(x.shape);

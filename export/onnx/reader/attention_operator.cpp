@@ -19,7 +19,7 @@ enum Input : std::size_t { query, key, value, mask, past_key, past_value, length
 enum ScoresMode : std::int64_t { products, capped, masked, weights };
 
 /// Reshapes rows of concatenated heads [N, L, H * D] to [N, H, L, D].
-ImportValue heads_of(const OpImport& op, const ImportValue& x, std::int64_t heads, const char* suffix) {
+ImportValue split_heads(const OpImport& op, const ImportValue& x, std::int64_t heads, const char* suffix) {
   if (x.shape.size() == 4) return x;
   op.check(x.shape.size() == 3 && heads > 0 && x.shape[2] % heads == 0, "its input is {}, of {} heads",
            to_string(x.shape), heads);
@@ -54,9 +54,9 @@ class AttentionNode {
   explicit AttentionNode(const OpImport& op) : op_(op), cap_(op.number("softcap", 0)) {
     const std::int64_t heads = op.integer("q_num_heads", 1, 1, 1 << 20),
                        of_keys = op.integer("kv_num_heads", heads, 1, 1 << 20);
-    q_ = heads_of(op, op.value(query), heads, "queries");
-    k_ = with_past(heads_of(op, op.value(key), of_keys, "keys"), past_key);
-    v_ = with_past(heads_of(op, op.value(value), of_keys, "values"), past_value);
+    q_ = split_heads(op, op.value(query), heads, "queries");
+    k_ = with_past(split_heads(op, op.value(key), of_keys, "keys"), past_key);
+    v_ = with_past(split_heads(op, op.value(value), of_keys, "values"), past_value);
     op.check(op.has_input(past_key) == op.has_input(past_value), "it has past keys or past values alone");
     op.check(!op.has_input(past_key) || !op.has_input(lengths),
              "it has past keys and 'nonpad_kv_seqlen': one of both is allowed");
@@ -76,7 +76,7 @@ class AttentionNode {
     read_mask();
     op_.give(1, k_);
     op_.give(2, v_);
-    ImportValue y = by_products_ ? by_products() : as_layer();
+    ImportValue y = by_products_ ? build_products() : as_layer();
     if (rows_seen_.has_value()) y = op_.layer("multiply", {}, {y, *rows_seen_}, {}, "seen");
     if (!rows()) return y;
     const ImportValue beside = op_.layer("transpose", {{"axes", Shape{0, 2, 1, 3}}}, {y}, {}, "beside");
@@ -104,7 +104,7 @@ class AttentionNode {
       lengths_ = op_.reshaped(n, {n.shape[0], 1, 1, 1}, "lengths");
       return;
     }
-    const auto given = integers_of(op_, op_.constant(lengths));
+    const auto given = integer_list(op_, op_.constant(lengths));
     op_.check(!given.empty() && std::ranges::count(given, given[0]) == std::ssize(given) && given[0] >= 0 &&
                   given[0] <= keys_,
               "its 'nonpad_kv_seqlen' is {}: one number up to {} for all samples, or a computed input, is "
@@ -277,7 +277,7 @@ class AttentionNode {
     return op_.reshaped(all, {s[0], heads, s[2], s[3]}, suffix);
   }
 
-  ImportValue by_products() {
+  ImportValue build_products() {
     const std::int64_t mode = op_.integer("qk_matmul_output_mode", 0, 0, 3);
     const ImportValue turned =
         op_.layer("transpose", {{"axes", Shape{0, 1, 3, 2}}}, {repeated(k_, "repeated_keys")}, {}, "turned");

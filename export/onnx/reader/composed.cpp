@@ -14,7 +14,7 @@ void check_not_samples(const OpImport& op, int axis) {
 
 /// Returns ones where `is_one(row, column)`, else zeros.
 template <class F>
-Tensor ones_where(std::int64_t rows, std::int64_t columns, const F& is_one) {
+Tensor binary_mask(std::int64_t rows, std::int64_t columns, const F& is_one) {
   Tensor out = Tensor::zeros({rows, columns});
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
@@ -41,7 +41,7 @@ ImportValue half_of_exponentials(const OpImport& op, const char* how) {
 /// Multiplies the elements of an axis one after another.
 ImportValue reduce_product(const OpImport& op) {
   const auto given = op.list("axes", 1);
-  const auto axes = axes_of(op, given, rank_of(op.value()));
+  const auto axes = normalized_axes(op, given, value_rank(op.value()));
   op.check(axes.size() == 1, "it goes over {} axes: one is supported", axes.size());
   const int axis = axes[0];
   check_not_samples(op, axis);
@@ -63,7 +63,7 @@ ImportValue reduce_product(const OpImport& op) {
 /// Doubles the summed length in each step: adds the sums at a distance of 1, 2, 4, ..
 ImportValue cumulative_sum(const OpImport& op) {
   ImportValue y = op.value();
-  const int axis = axes_of(op, {op.whole_scalar(1)}, rank_of(y))[0];
+  const int axis = normalized_axes(op, {op.whole_scalar(1)}, value_rank(y))[0];
   check_not_samples(op, axis);
   const std::int64_t size = y.shape[static_cast<std::size_t>(axis)];
   const std::int64_t way = op.integer("reverse", 0, 0, 1) == 1 ? -1 : 1;
@@ -75,13 +75,13 @@ ImportValue cumulative_sum(const OpImport& op) {
 
 ImportValue triangle(const OpImport& op) {
   const ImportValue& x = op.value();
-  const int rank = rank_of(x);
+  const int rank = value_rank(x);
   op.check(rank >= 3, "its input has {} axes: a batch of matrices is needed", rank);
   check_not_samples(op, rank - 1);
   check_not_samples(op, rank - 2);
   const bool upper = op.integer("upper", 1, 0, 1) == 1;
   const std::int64_t shift = op.has_input(1) ? op.whole_scalar(1) : 0;
-  const Tensor kept = ones_where(x.shape[x.shape.size() - 2], x.shape.back(), [&](auto row, auto column) {
+  const Tensor kept = binary_mask(x.shape[x.shape.size() - 2], x.shape.back(), [&](auto row, auto column) {
     return upper ? column - row >= shift : column - row <= shift;
   });
   Shape shape(static_cast<std::size_t>(rank) - 3, 1);

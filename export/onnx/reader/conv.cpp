@@ -6,7 +6,7 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight) {
+std::vector<std::int64_t> read_kernel(const OpImport& op, const Tensor& weight) {
   op.check(weight.rank() >= 3 && weight.rank() <= 5,
            "its weight is {}: convolutions along up to 3 axes are supported", weight.describe());
   std::vector<std::int64_t> kernel(weight.shape().begin() + 2, weight.shape().end());
@@ -17,7 +17,7 @@ std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight) {
 }
 
 /// Returns the groups. They must fit the weight and the input.
-std::int64_t groups_of(const OpImport& op, const Tensor& weight, bool transposed) {
+std::int64_t read_groups(const OpImport& op, const Tensor& weight, bool transposed) {
   const Shape& x = op.value().shape;
   op.check(static_cast<int>(x.size()) == weight.rank(), "its input has {} axes, its weight is {}", x.size(),
            weight.describe());
@@ -43,7 +43,7 @@ Tensor padded(const Tensor& weight, int axis, std::int64_t front, std::int64_t b
 }
 
 /// Makes the pads of both sides equal, as layers require, by zero taps on one side of the kernel.
-Tensor with_equal_pads(const OpImport& op, Tensor weight, Window& window) {
+Tensor equalize_pads(const OpImport& op, Tensor weight, Window& window) {
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
     auto &before = window.before[i], &after = window.after[i];
     const std::int64_t more = std::abs(before - after);
@@ -58,7 +58,7 @@ Tensor with_equal_pads(const OpImport& op, Tensor weight, Window& window) {
   return weight;
 }
 
-NodeOptions options_of(const Window& window, std::int64_t out_channels, std::int64_t groups, bool bias) {
+NodeOptions conv_options(const Window& window, std::int64_t out_channels, std::int64_t groups, bool bias) {
   const auto all = [](const std::vector<std::int64_t>& sizes, std::int64_t value) {
     return std::ranges::all_of(sizes, [=](std::int64_t size) { return size == value; });
   };
@@ -71,7 +71,7 @@ NodeOptions options_of(const Window& window, std::int64_t out_channels, std::int
   return options;
 }
 
-std::vector<LayerValue> values_of(const OpImport& op, const Tensor& weight, std::int64_t out_channels) {
+std::vector<LayerValue> conv_parameters(const OpImport& op, const Tensor& weight, std::int64_t out_channels) {
   std::vector<LayerValue> values{{"parameters", "weight", weight}};
   if (!op.has_input(2)) return values;
   const Tensor bias = op.weight(2);
@@ -110,40 +110,40 @@ ImportValue cropped(const OpImport& op, const ImportValue& y, const Window& give
   return op.layer("pad", {{"before", before}, {"after", after}}, {y});
 }
 
-std::string type_of(const char* what, std::size_t axes) { return fmt::format("{}{}d", what, axes); }
+std::string layer_type(const char* what, std::size_t axes) { return fmt::format("{}{}d", what, axes); }
 
 }  // namespace
 
 ImportValue conv(const OpImport& op) {
   const ImportValue& x = op.value();
   Tensor weight = op.weight(1);
-  const auto kernel = kernel_of(op, weight);
-  const auto groups = groups_of(op, weight, false);
+  const auto kernel = read_kernel(op, weight);
+  const auto groups = read_groups(op, weight, false);
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
-  weight = with_equal_pads(op, weight, window);
+  weight = equalize_pads(op, weight, window);
   const ImportValue image = padded_image(op, x, window);
-  return op.layer(type_of("conv", kernel.size()), options_of(window, weight.dim(0), groups, op.has_input(2)),
-                  {image}, values_of(op, weight, weight.dim(0)));
+  return op.layer(layer_type("conv", kernel.size()), conv_options(window, weight.dim(0), groups, op.has_input(2)),
+                  {image}, conv_parameters(op, weight, weight.dim(0)));
 }
 
 ImportValue conv_transpose(const OpImport& op) {
   const ImportValue& x = op.value();
   const Tensor weight = op.weight(1);
-  const auto kernel = kernel_of(op, weight);
-  const auto groups = groups_of(op, weight, true);
+  const auto kernel = read_kernel(op, weight);
+  const auto groups = read_groups(op, weight, true);
   check_pads_are_given(op);
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   const Window given = window;
   for (std::size_t i = 0; i < kernel.size(); ++i)
     window.before[i] = window.after[i] = std::min(given.before[i], given.after[i]);
   const std::int64_t channels = weight.dim(1) * groups;
-  auto options = options_of(window, channels, groups, op.has_input(2));
+  auto options = conv_options(window, channels, groups, op.has_input(2));
   const auto more = op.sizes("output_padding", kernel.size(), 0, 0);
   if (more != Shape(kernel.size(), 0)) options["output_padding"] = one_or_list(more);
-  const std::string type = type_of("conv_transpose", kernel.size());
-  if (given.equal_pads()) return op.layer(type, options, {x}, values_of(op, weight, channels));
+  const std::string type = layer_type("conv_transpose", kernel.size());
+  if (given.equal_pads()) return op.layer(type, options, {x}, conv_parameters(op, weight, channels));
   op.recognise("unequal pads");
-  const auto y = op.layer(type, options, {x}, values_of(op, weight, channels), "conv");
+  const auto y = op.layer(type, options, {x}, conv_parameters(op, weight, channels), "conv");
   return cropped(op, y, given);
 }
 

@@ -49,7 +49,7 @@ std::string filtered(const std::string& letters, bool (*keep)(bool in_a, bool in
   return out;
 }
 
-ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& from, const std::string& to,
+ImportValue permute_axes(const OpImport& op, const ImportValue& x, const std::string& from, const std::string& to,
                    const std::string& suffix) {
   if (from == to) return x;
   Shape axes;
@@ -62,7 +62,7 @@ ImportValue as_matrices(const OpImport& op, const ImportValue& x, const std::str
                         const std::string& shared, const std::string& rows, const std::string& columns,
                         const std::string& suffix) {
   const Axes axes{from, x.shape};
-  const ImportValue ordered = turned(op, x, from, shared + rows + columns, suffix + "_order");
+  const ImportValue ordered = permute_axes(op, x, from, shared + rows + columns, suffix + "_order");
   Shape shape;
   for (const char c : shared) shape.push_back(axes.size(c));
   shape.insert(shape.end(), {axes.product(rows), axes.product(columns)});
@@ -95,7 +95,7 @@ ImportValue einsum(const OpImport& op) {
   Shape shape;
   for (const char c : letters)
     shape.push_back(has(e.a, c) ? Axes{e.a, a.shape}.size(c) : Axes{e.b, b.shape}.size(c));
-  return turned(op, op.reshaped(product, shape, "shape"), letters, e.y, "order");
+  return permute_axes(op, op.reshaped(product, shape, "shape"), letters, e.y, "order");
 }
 
 }  // namespace fq::detail::onnx_ops

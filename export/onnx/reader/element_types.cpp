@@ -14,20 +14,20 @@ namespace {
 constexpr ElementType kTruth{DType::u8, true}, kCount{DType::i64};
 
 template <std::size_t N>
-bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
+bool has_name(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
 bool gives_truth(const OnnxNode& node, std::size_t output) {
   constexpr std::array<std::string_view, 6> operators{"And", "IsInf", "IsNaN", "Not", "Or", "Xor"};
   const OperatorSchema* row = plain_row(node.op);
-  return is_one_of(operators, node.op) || (row != nullptr && row->gives_truth) ||
+  return has_name(operators, node.op) || (row != nullptr && row->gives_truth) ||
          (node.op == "Dropout" && output == 1);
 }
 
 bool gives_counts(const OnnxNode& node, std::size_t output) {
   constexpr std::array<std::string_view, 5> operators{"ArgMax", "ArgMin", "NonZero", "Shape", "Size"};
-  return is_one_of(operators, node.op) || ((node.op == "TopK" || node.op == "MaxPool") && output == 1);
+  return has_name(operators, node.op) || ((node.op == "TopK" || node.op == "MaxPool") && output == 1);
 }
 
 /// Returns the type of the value attribute of a Constant or ConstantOfShape.
@@ -133,7 +133,7 @@ bool contains(DType to, DType from) {
 }
 
 /// Returns x - 2^bits * floor((x + half) / 2^bits), the number with the same lowest bits. Exact below 2^23.
-ImportValue wrapped_to(const OpImport& op, const ImportValue& x, DType type) {
+ImportValue wrap_integer(const OpImport& op, const ImportValue& x, DType type) {
   const double count = std::ldexp(1.0, bit_width(type));
   ImportValue turns = op.layer("scale", {{"factor", 1 / count}}, {x}, {}, "turns");
   if (!is_unsigned(type)) turns = op.layer("shift", {{"by", 0.5}}, {turns}, {}, "turns");
@@ -154,7 +154,7 @@ ImportValue converted(const OpImport& op, const ImportValue& x, ElementType from
   }
   const ImportValue y = from.is_integer() ? x : op.layer("trunc", {}, {x});
   const bool fits = bit_width(to.dtype) > 16 || (from.is_integer() && contains(to.dtype, from.dtype));
-  return fits ? y : wrapped_to(op, y, to.dtype);
+  return fits ? y : wrap_integer(op, y, to.dtype);
 }
 
 ImportValue truncated(const OpImport& op, const ImportValue& x) {
@@ -163,7 +163,7 @@ ImportValue truncated(const OpImport& op, const ImportValue& x) {
 
 ImportValue wrapped(const OpImport& op, const ImportValue& x) {
   const ElementType type = op.result_type();
-  return type.is_integer() && bit_width(type.dtype) <= 16 ? wrapped_to(op, x, type.dtype) : x;
+  return type.is_integer() && bit_width(type.dtype) <= 16 ? wrap_integer(op, x, type.dtype) : x;
 }
 
 }  // namespace fq::detail::onnx_ops

@@ -21,7 +21,7 @@ double bound(const OpImport& op, const char* attribute, std::size_t input, doubl
 NodeOptions axis_option(const OpImport& op) {
   const int rank = static_cast<int>(op.value().shape.size());
   const bool old = op.opset() < 13;
-  const int axis = axes_of(op, {op.integer("axis", old ? 1 : -1, -8, 8)}, rank)[0];
+  const int axis = normalized_axes(op, {op.integer("axis", old ? 1 : -1, -8, 8)}, rank)[0];
   op.check(axis > 0, "it mixes samples: its axis is 0");
   const Shape& shape = op.value().shape;
   const bool alone = std::all_of(shape.begin() + axis + 1, shape.end(), [](auto size) { return size == 1; });

@@ -20,7 +20,7 @@ std::string axis_text(const OnnxDim& dim) {
   return dim.size >= 0 ? std::to_string(dim.size) : "'" + dim.symbol.substr(0, 40) + "'";
 }
 
-std::string text_of(const OnnxValueInfo& input) {
+std::string shape_text(const OnnxValueInfo& input) {
   std::string out;
   for (const auto& dim : input.shape) out += (out.empty() ? "" : ", ") + axis_text(dim);
   return "[" + out + "]";
@@ -28,9 +28,9 @@ std::string text_of(const OnnxValueInfo& input) {
 
 /// Returns the sizes of one sample: the sizes of the file, and `given` for open sizes. A part of the data may
 /// be one number per sample, [N].
-Shape sizes_of(const OnnxValueInfo& input, const Shape& given, bool part = false) {
+Shape sample_sizes(const OnnxValueInfo& input, const Shape& given, bool part = false) {
   const std::string name = input.name.substr(0, 100),
-                    text = input.has_shape ? text_of(input) : "of any shape";
+                    text = input.has_shape ? shape_text(input) : "of any shape";
   if (!input.has_shape) {
     FQ_CHECK(!given.empty(), "import_onnx", "the input '{}' is {}: give the shape of one sample", name, text);
     return given;
@@ -68,7 +68,7 @@ std::string described(const OnnxValueInfo& input) {
                      input.kind == OnnxKind::boolean  ? "bool"
                      : input.kind == OnnxKind::tensor ? name(input.dtype)
                                                       : "not a tensor of numbers",
-                     input.has_shape ? text_of(input) : "of any shape");
+                     input.has_shape ? shape_text(input) : "of any shape");
 }
 
 /// Returns the inputs that are read and are not initializers.
@@ -153,10 +153,10 @@ std::vector<const OnnxValueInfo*> own_inputs(const std::vector<const OnnxValueIn
 /// is open.
 Shape given_sizes(const OnnxValueInfo& input, const ImportOptions& options, bool part) {
   if (const auto own = options.input_shapes.find(input.name); own != options.input_shapes.end())
-    return sizes_of(input, own->second, part);
+    return sample_sizes(input, own->second, part);
   const bool open = !part || std::any_of(input.shape.begin() + 1, input.shape.end(),
                                          [](const auto& dim) { return dim.size < 0; });
-  return sizes_of(input, open ? options.sample_shape : Shape{}, part);
+  return sample_sizes(input, open ? options.sample_shape : Shape{}, part);
 }
 
 void check_named(const std::vector<const OnnxValueInfo*>& open, const std::map<std::string, Shape>& shapes) {
@@ -226,7 +226,7 @@ bool fits(const Shape& given, const Shape& wanted) {
   return std::ranges::equal(given, wanted, [](auto size, auto want) { return want < 0 || size == want; });
 }
 
-Shape of_one_sample(Shape shape) {
+Shape single_sample_shape(Shape shape) {
   for (auto& size : shape)
     if (size == kSymbolicBatch) size = 1;
   return shape;
@@ -234,7 +234,7 @@ Shape of_one_sample(Shape shape) {
 
 /// Returns the value with the shape `of_batch` for one sample. The value determines open sizes.
 Tensor fitted(const OnnxValueInfo& input, const Tensor& value, Shape& of_batch) {
-  const Shape one = of_one_sample(of_batch);
+  const Shape one = single_sample_shape(of_batch);
   if (value.rank() == 0 && !one.empty()) {
     FQ_CHECK(std::ranges::all_of(one, [](auto size) { return size >= 0; }), "import_onnx",
              "the input {} has axes of any size: fix it by a .npy file of the shape of one sample",
@@ -273,7 +273,7 @@ std::string part_type(const OnnxValueInfo& input) {
                                           : "";
 }
 
-GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes, const std::string& output,
+GraphInputs resolve_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes, const std::string& output,
                       const ImportOptions& options) {
   const auto inputs = read_inputs(model, nodes, output);
   GraphInputs out = own_parts(own_inputs(inputs, options.fixed_inputs), options);
@@ -289,7 +289,7 @@ GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes
   return out;
 }
 
-const std::string& output_of(const OnnxModel& model, const std::string& wanted) {
+const std::string& output_name(const OnnxModel& model, const std::string& wanted) {
   std::vector<std::string> names;
   for (const auto& output : model.outputs) {
     if (output.name == wanted || (wanted.empty() && model.outputs.size() == 1)) return output.name;

@@ -30,7 +30,7 @@ struct GraphInputs {
 /// too. Throws one ArgumentError that lists all inputs with their types if no input remains, or if there are
 /// several and the batch is not the first axis of each. Also throws for invalid fixed values, for shapes that
 /// the file leaves open, and for data inputs that are neither floats nor integers.
-[[nodiscard]] GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
+[[nodiscard]] GraphInputs resolve_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
                                     const std::string& output, const ImportOptions& options);
 
 /// Returns the type name for the layer "input_part": "f32", "bool". Empty if the elements are not numbers.
@@ -38,6 +38,6 @@ struct GraphInputs {
 
 /// Returns the name of the output `wanted`, or of the only output. Throws ArgumentError that lists the
 /// outputs.
-[[nodiscard]] const std::string& output_of(const OnnxModel& model, const std::string& wanted);
+[[nodiscard]] const std::string& output_name(const OnnxModel& model, const std::string& wanted);
 
 }  // namespace fq::detail

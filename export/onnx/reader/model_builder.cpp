@@ -12,7 +12,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 33;  // largest value 
 
 Shape output_shape(const ModelNode& node, const std::vector<Shape>& shapes, ModelBudget& budget) {
   const auto layer = layer_registry().find(node.type)->second.make(LayerOptions(node, shapes, 0, budget));
-  const MetaScope on_meta(*layer);
+  const MetaScope scope(*layer);
   std::vector<Variable> inputs;
   for (const auto& shape : shapes) inputs.emplace_back(Tensor::empty(shape, DType::f32, Device::meta()));
   const Variable y = inputs.size() == 1 ? (*layer)(inputs[0]) : (*layer)(inputs);
@@ -114,7 +114,7 @@ std::string legal_name(std::string text) {
   return text;
 }
 
-std::string module_path_of(const OnnxNode& node) {
+std::string node_module_path(const OnnxNode& node) {
   auto parts = split(node.name.substr(0, 1000), '/');
   if (parts.size() < 2) return {};
   parts.pop_back();
@@ -128,7 +128,7 @@ std::string module_path_of(const OnnxNode& node) {
 }
 
 NodeNames::NodeNames(const std::vector<OnnxNode>& nodes) {
-  for (const auto& node : nodes) paths_.insert(module_path_of(node));
+  for (const auto& node : nodes) paths_.insert(node_module_path(node));
 }
 
 bool NodeNames::is_shared(const std::string& path) const {
@@ -137,7 +137,7 @@ bool NodeNames::is_shared(const std::string& path) const {
 }
 
 std::string NodeNames::name(const OnnxNode& node, const std::string& type, const std::string& suffix) const {
-  const auto path = module_path_of(node), weights = weight_path(node);
+  const auto path = node_module_path(node), weights = weight_path(node);
   const std::string behind = suffix.empty() ? "" : "_" + suffix;
   if (!path.empty() && !is_shared(path)) return legal_name(path) + behind;
   if (!weights.empty()) return legal_name(weights) + behind;

@@ -33,11 +33,11 @@ struct ImportValue {
   [[nodiscard]] bool is_empty() const noexcept { return !is_constant() && node.empty() && !shape.empty(); }
 };
 
-[[nodiscard]] inline int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
+[[nodiscard]] inline int value_rank(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
 
 /// Returns the module path of a node: "layer1.0.conv1" for "/layer1/layer1.0/conv1/Conv". Returns an empty
 /// text if the name is not a path.
-[[nodiscard]] std::string module_path_of(const OnnxNode& node);
+[[nodiscard]] std::string node_module_path(const OnnxNode& node);
 
 /// Returns `text` as a legal name of a node: letters, digits, '_' and '-', at most 80 of them.
 [[nodiscard]] std::string legal_name(std::string text);

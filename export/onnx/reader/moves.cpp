@@ -14,7 +14,7 @@ void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
   op.check(axis != batch_axis(x.shape), "it splits samples: its axis {} is the batch", axis);
 }
 
-ImportValue cut_of(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
+ImportValue select_positions(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
                    const std::string& suffix) {
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
   if (std::ssize(picks) == size && std::ranges::adjacent_find(picks, std::greater_equal{}) == picks.end())
@@ -51,7 +51,7 @@ ImportValue slice(const OpImport& op) {
   auto given = op.list("axes", 3);
   if (given.empty())
     for (std::size_t i = 0; i < starts.size(); ++i) given.push_back(static_cast<std::int64_t>(i));
-  const auto axes = axes_of(op, given, rank_of(x));
+  const auto axes = normalized_axes(op, given, value_rank(x));
   op.check(starts.size() == axes.size() && ends.size() == axes.size() &&
                (steps.empty() || steps.size() == axes.size()),
            "it has {} starts, {} ends and {} axes", starts.size(), ends.size(), axes.size());
@@ -59,14 +59,14 @@ ImportValue slice(const OpImport& op) {
     const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
     if (axes[i] == batch_axis(x.shape) && starts[i] == 0 && ends[i] >= size) continue;
     const auto picks = slice_picks(op, starts[i], ends[i], steps.empty() ? 1 : steps[i], size);
-    x = cut_of(op, x, axes[i], picks, i + 1 < axes.size() ? "slice" : "");
+    x = select_positions(op, x, axes[i], picks, i + 1 < axes.size() ? "slice" : "");
   }
   return x;
 }
 
 ImportValue split(const OpImport& op) {
   const ImportValue& x = op.value();
-  const int axis = axes_of(op, {op.integer("axis", 0, -8, 8)}, rank_of(x))[0];
+  const int axis = normalized_axes(op, {op.integer("axis", 0, -8, 8)}, value_rank(x))[0];
   const auto parts = static_cast<std::int64_t>(op.node().outputs.size());
   check_parts(op, parts);
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)], each = (size + parts - 1) / parts;
@@ -83,7 +83,7 @@ ImportValue split(const OpImport& op) {
     Numbers picks(static_cast<std::size_t>(sizes[i]));
     std::iota(picks.begin(), picks.end(), begin);
     begin += sizes[i];
-    const ImportValue part = cut_of(op, x, axis, picks, "part" + std::to_string(i));
+    const ImportValue part = select_positions(op, x, axis, picks, "part" + std::to_string(i));
     i == 0 ? void(first = part) : op.give(i, part);
   }
   return first;
@@ -93,15 +93,15 @@ ImportValue split(const OpImport& op) {
 ImportValue gather(const OpImport& op) {
   if (!op.is_constant(1)) return embedding(op);
   const ImportValue& x = op.value();
-  const int axis = axes_of(op, {op.integer("axis", 0, -8, 8)}, rank_of(x))[0];
+  const int axis = normalized_axes(op, {op.integer("axis", 0, -8, 8)}, value_rank(x))[0];
   const Tensor& indices = op.constant(1);
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
-  Numbers picks = integers_of(op, indices.reshape({-1}));
+  Numbers picks = integer_list(op, indices.reshape({-1}));
   for (auto& pick : picks) {
     if (pick < 0) pick += size;
     op.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
   }
-  const ImportValue y = cut_of(op, x, axis, picks, indices.rank() == 1 ? "" : "slice");
+  const ImportValue y = select_positions(op, x, axis, picks, indices.rank() == 1 ? "" : "slice");
   if (indices.rank() == 1) return y;
   check_not_samples(op, x, axis);
   Shape shape = without(y.shape, axis);
@@ -115,11 +115,11 @@ ImportValue gather_nd(const OpImport& op) {
   if (!op.is_constant(1)) op.unsupported("by computed places");
   op.check(op.integer("batch_dims", 0, 0, 8) == 0, "its batch_dims are not 0");
   const Shape places = op.constant(1).shape();
-  op.check(!places.empty() && places.back() >= 1 && places.back() <= rank_of(x),
-           "its indices are {}, its input has {} axes", op.constant(1).describe(), rank_of(x));
+  op.check(!places.empty() && places.back() >= 1 && places.back() <= value_rank(x),
+           "its indices are {}, its input has {} axes", op.constant(1).describe(), value_rank(x));
   const auto axes = static_cast<std::size_t>(places.back());
   for (std::size_t i = 0; i < axes; ++i) check_not_samples(op, x, static_cast<int>(i));
-  const Numbers given = integers_of(op, op.constant(1).reshape({-1}));
+  const Numbers given = integer_list(op, op.constant(1).reshape({-1}));
   Numbers picks;
   for (std::size_t i = 0; i < given.size(); i += axes) {
     std::int64_t pick = 0;
@@ -135,7 +135,7 @@ ImportValue gather_nd(const OpImport& op) {
   rows.insert(rows.begin(),
               numel(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(axes))));
   out.insert(out.end(), rest.begin(), rest.end());
-  return op.reshaped(cut_of(op, op.reshaped(x, rows, "rows"), 0, picks, "picked"), out, {});
+  return op.reshaped(select_positions(op, op.reshaped(x, rows, "rows"), 0, picks, "picked"), out, {});
 }
 
 ImportValue pad(const OpImport& op) {
@@ -143,7 +143,7 @@ ImportValue pad(const OpImport& op) {
   const auto rank = x.shape.size();
   Numbers given = op.list("pads", 1);
   if (op.has_input(3)) {  // only for these axes
-    const auto axes = axes_of(op, integers_of(op, op.constant(3)), rank_of(x));
+    const auto axes = normalized_axes(op, integer_list(op, op.constant(3)), value_rank(x));
     op.check(given.size() == 2 * axes.size(), "it has {} pads of {} axes", given.size(), axes.size());
     Numbers all(2 * rank, 0);
     for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -187,8 +187,8 @@ ImportValue depth_to_space(const OpImport& op) {
   if (is_column_row_depth(op)) return op.layer("pixel_shuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1] / (r * r), h = x.shape[2], w = x.shape[3];
   const auto squares = op.reshaped(x, {n, r, r, c, h, w}, "squares");
-  const auto turned = op.layer("transpose", {{"axes", Shape{0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
-  return op.reshaped(turned, {n, c, h * r, w * r}, {});
+  const auto transposed = op.layer("transpose", {{"axes", Shape{0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
+  return op.reshaped(transposed, {n, c, h * r, w * r}, {});
 }
 
 ImportValue space_to_depth(const OpImport& op) {
@@ -199,8 +199,8 @@ ImportValue space_to_depth(const OpImport& op) {
   if (is_column_row_depth(op)) return op.layer("pixel_unshuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2] / r, w = x.shape[3] / r;
   const auto squares = op.reshaped(x, {n, c, h, r, w, r}, "squares");
-  const auto turned = op.layer("transpose", {{"axes", Shape{0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
-  return op.reshaped(turned, {n, c * r * r, h, w}, {});
+  const auto transposed = op.layer("transpose", {{"axes", Shape{0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
+  return op.reshaped(transposed, {n, c * r * r, h, w}, {});
 }
 
 }  // namespace fq::detail::onnx_ops

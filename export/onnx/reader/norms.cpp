@@ -9,7 +9,7 @@ namespace {
 /// Returns the first of the axes. They must be the last axes of the input.
 int first_axis(const OpImport& op, int rank) {
   const auto given = op.has("axes") ? op.integers("axes") : Shape{op.integer("axis", -1, -8, 8)};
-  const auto axes = axes_of(op, given, rank);
+  const auto axes = normalized_axes(op, given, rank);
   op.check(!axes.empty(), "it has no axes");
   const int first = *std::ranges::min_element(axes);
   op.check(first >= 1, "it mixes samples: its first axis is {}", first);
@@ -82,7 +82,7 @@ ImportValue layer_norm(const OpImport& op) {
 
 namespace {
 
-std::vector<LayerValue> of_channels(const OpImport& op, std::int64_t channels) {
+std::vector<LayerValue> channel_parameters(const OpImport& op, std::int64_t channels) {
   return {{"parameters", "weight", parameter(op, 1, 1, {channels})},
           {"parameters", "bias", parameter(op, 2, 0, {channels})}};
 }
@@ -97,7 +97,7 @@ NodeOptions epsilon(const OpImport& op) {
 ImportValue instance_norm(const OpImport& op) {
   const ImportValue& x = op.value();
   op.check(x.shape.size() >= 3, "its input has {} axes", x.shape.size());
-  return op.layer("instance_norm", epsilon(op), {x}, of_channels(op, x.shape[1]));
+  return op.layer("instance_norm", epsilon(op), {x}, channel_parameters(op, x.shape[1]));
 }
 
 ImportValue group_norm(const OpImport& op) {
@@ -106,7 +106,7 @@ ImportValue group_norm(const OpImport& op) {
            "its version has a scale for each group, not for each channel");
   auto options = epsilon(op);
   options["groups"] = op.integer("num_groups", 1, 1, kLargestSize);
-  return op.layer("group_norm", options, {x}, of_channels(op, x.shape[1]));
+  return op.layer("group_norm", options, {x}, channel_parameters(op, x.shape[1]));
 }
 
 ImportValue rms_norm(const OpImport& op) {

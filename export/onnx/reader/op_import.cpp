@@ -32,7 +32,7 @@ void OpImport::check_elements(std::size_t i) const {
 namespace {
 
 /// Replaces infinities of masks by the largest numbers, which model files can store.
-Tensor without_infinities(const Tensor& x) {
+Tensor clamp_infinities(const Tensor& x) {
   constexpr float largest = std::numeric_limits<float>::max();
   auto values = x.to_vector<float>();
   for (float& v : values) v = std::isnan(v) ? v : std::clamp(v, -largest, largest);
@@ -44,7 +44,7 @@ Tensor without_infinities(const Tensor& x) {
 ImportValue OpImport::parameter(const Tensor& value, Shape shape, bool learned, bool repeat) const {
   check(bit_width(value.dtype()) >= 8, "its constant is {}", value.describe());
   if (shape.empty()) shape = {1};
-  const Tensor floats = without_infinities(value.to(DType::f32));
+  const Tensor floats = clamp_infinities(value.to(DType::f32));
   Shape whole = shape;
   whole.insert(whole.begin(), 1);
   NodeOptions options{{"shape", shape}};
@@ -100,13 +100,13 @@ double OpImport::scalar(std::size_t i) const {
 }
 
 std::int64_t OpImport::whole_scalar(std::size_t i) const {
-  const auto numbers = integers_of(*this, constant(i));
+  const auto numbers = integer_list(*this, constant(i));
   check(numbers.size() == 1, "its input {} has {} elements: one number is needed", i, numbers.size());
   return numbers[0];
 }
 
 std::vector<std::int64_t> OpImport::list(std::string_view key, std::size_t i) const {
-  return has_input(i) ? integers_of(*this, constant(i)) : integers(key);
+  return has_input(i) ? integer_list(*this, constant(i)) : integers(key);
 }
 
 ImportValue OpImport::layer(const std::string& type, NodeOptions options,

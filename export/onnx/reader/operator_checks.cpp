@@ -27,7 +27,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 /// Removes the first `mark` and all text after it, and returns the removed text.
-std::string_view cut_at(std::string_view& text, char mark) {
+std::string_view take_suffix(std::string_view& text, char mark) {
   const auto at = text.find(mark);
   if (at == std::string_view::npos) return {};
   const auto rest = text.substr(at + 1);
@@ -44,9 +44,9 @@ bool cut_mark(std::string_view& text, char mark) {
 
 /// Reads and removes "@11-17".
 void read_opsets(std::string_view& text, SchemaEntry& entry) {
-  std::string_view opsets = cut_at(text, '@');
+  std::string_view opsets = take_suffix(text, '@');
   if (opsets.empty()) return;
-  const std::string_view last = cut_at(opsets, '-');
+  const std::string_view last = take_suffix(opsets, '-');
   if (!opsets.empty()) std::from_chars(opsets.data(), opsets.data() + opsets.size(), entry.first);
   if (!last.empty()) std::from_chars(last.data(), last.data() + last.size(), entry.last);
 }
@@ -175,10 +175,10 @@ OnnxSchema::OnnxSchema(std::string_view inputs, std::string_view attributes) {
   for (std::string_view text : split(attributes, ' ')) {
     SchemaAttribute attribute;
     read_opsets(text, attribute);
-    for (const auto value : split(cut_at(text, '='), ',')) attribute.allowed.emplace_back(value);
+    for (const auto value : split(take_suffix(text, '='), ',')) attribute.allowed.emplace_back(value);
     attribute.unsupported = cut_mark(text, '~');
     attribute.required = cut_mark(text, '!');
-    attribute.type = cut_at(text, ':');
+    attribute.type = take_suffix(text, ':');
     attribute.name = text;
     attributes_.push_back(std::move(attribute));
   }

@@ -148,7 +148,7 @@ std::vector<OperatorRow> other_rows() {
       {kPatternDomain, "Identity", same, "input", ""},
       {kPatternDomain, "LayerNormalization", layer_norm, "X Scale? B?", "axes:is epsilon:f"},
       {kPatternDomain, "MatMul", matmul, "A B C?", ""},
-      {kPatternDomain, "OnGrid", on_grid, "X", "axis:i index:i! origin:s scales:i"},
+      {kPatternDomain, "OnGrid", grid_mark, "X", "axis:i index:i! origin:s scales:i"},
       {kPatternDomain, "Strided", strided, "X", "shape:is!"},
   };
 }

@@ -66,16 +66,16 @@ Build layer_norm;
 /// Builds a node of a pattern. `shape` is the shape of a sample.
 Build strided;
 /// Builds a mark of quantized files (export/onnx/reader/quantized): a layer "on_grid_7".
-Build on_grid;
+Build grid_mark;
 
 /// Returns options of a layer scaled_dot_product_attention for queries of the shape `q`.
 NodeOptions attention_options(const Shape& q, double scale, bool causal);
 /// Removes a mark: returns the marked value and the index of its grid. Without a mark, returns `x` and -1.
-std::pair<ImportValue, int> without_mark(const OpImport& op, const ImportValue& x);
+std::pair<ImportValue, int> remove_mark(const OpImport& op, const ImportValue& x);
 /// Returns the output of an attention layer whose weights were quantized to a grid.
-ImportValue with_weights_on_grid(const OpImport& op, const ImportValue& y, int index);
+ImportValue mark_weights_grid(const OpImport& op, const ImportValue& y, int index);
 /// Returns one attention layer for the product of weights `p` and values `v`. Returns no value unless a
 /// softmax of query-key scores computed the weights. A trained bias of the scores is not supported.
-std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v);
+std::optional<ImportValue> match_attention(const OpImport& op, const ImportValue& p, const ImportValue& v);
 
 }  // namespace fq::detail::onnx_ops

@@ -11,7 +11,7 @@ constexpr std::int64_t kMostTaps = 256;  // taps of a dilated window along one a
 
 /// Returns a value to pool. Layers pool images and volumes, so a sequence [N, C, L] becomes an image of
 /// height 1.
-ImportValue image_of(const OpImport& op) {
+ImportValue pool_input(const OpImport& op) {
   const ImportValue& x = op.value();
   op.check(x.shape.size() >= 3 && x.shape.size() <= 5,
            "its input has {} axes: sequences, images and volumes are supported", x.shape.size());
@@ -19,7 +19,7 @@ ImportValue image_of(const OpImport& op) {
   return op.reshaped(x, {x.shape[0], x.shape[1], 1, x.shape[2]}, "image");
 }
 
-ImportValue as_input_rank(const OpImport& op, const ImportValue& y) {
+ImportValue restore_rank(const OpImport& op, const ImportValue& y) {
   if (op.value().shape.size() > 3) return y;
   return op.reshaped(y, {y.shape[0], y.shape[1], y.shape[3]}, "sequence");
 }
@@ -41,7 +41,7 @@ Window pool_window(const OpImport& op, const ImportValue& image) {
   return window;
 }
 
-NodeOptions options_of(const Window& window) {
+NodeOptions pool_options(const Window& window) {
   NodeOptions options{{"kernel", one_or_list(window.kernel)}};
   if (window.stride != window.kernel) options["stride"] = one_or_list(window.stride);
   if (!all(window.before, 0)) options["padding"] = one_or_list(window.before);
@@ -93,7 +93,7 @@ struct Taps {
 };
 
 /// Returns 1 / elements of each window, [1, windows..].
-Tensor shares_of(const OpImport& op, const std::vector<Taps>& axes) {
+Tensor window_weights(const OpImport& op, const std::vector<Taps>& axes) {
   const bool with_pads = op.integer("count_include_pad", 0, 0, 1) == 1;
   Shape shape{1};
   for (const auto& taps : axes) shape.push_back(taps.windows);
@@ -137,7 +137,7 @@ ImportValue dilated_mean(const OpImport& op, const Window& window, const ImportV
     }
     y = sum;
   }
-  const Tensor shares = shares_of(op, axes);
+  const Tensor shares = window_weights(op, axes);
   const float first = shares.data<float>()[0];
   const auto values = shares.to_vector<float>();
   if (std::ranges::count(values, first) == std::ssize(values))
@@ -164,38 +164,38 @@ Shape reduced(const Shape& shape, const std::vector<int>& axes, bool keep) {
 }  // namespace
 
 ImportValue max_pool(const OpImport& op) {
-  const ImportValue image = image_of(op);
+  const ImportValue image = pool_input(op);
   const Window window = pool_window(op, image);
-  auto options = options_of(window);
+  auto options = pool_options(window);
   if (!all(window.dilation, 1)) options["dilation"] = one_or_list(window.dilation);
   if (rounds_up(op, window, image)) options["ceil_mode"] = true;
-  return as_input_rank(op, op.layer("max_pool", options, {image}));
+  return restore_rank(op, op.layer("max_pool", options, {image}));
 }
 
 ImportValue average_pool(const OpImport& op) {
-  const ImportValue image = image_of(op);
+  const ImportValue image = pool_input(op);
   const Window window = pool_window(op, image);
   if (all(window.kernel, 1) && all(window.stride, 1)) return op.value();
   if (is_whole_image(window, image)) {
     op.recognise("global pooling");
-    return as_input_rank(op, op.layer("global_avg_pool", {}, {image}));
+    return restore_rank(op, op.layer("global_avg_pool", {}, {image}));
   }
-  if (!all(window.dilation, 1)) return as_input_rank(op, dilated_mean(op, window, image));
-  auto options = options_of(window);
+  if (!all(window.dilation, 1)) return restore_rank(op, dilated_mean(op, window, image));
+  auto options = pool_options(window);
   if (rounds_up(op, window, image)) options["ceil_mode"] = true;
   if (!all(window.before, 0) || !all(window.after, 0) || options.find("ceil_mode") != nullptr)
     options["count_include_pad"] = op.integer("count_include_pad", 0, 0, 1) == 1;
-  return as_input_rank(op, op.layer("avg_pool", options, {image}));
+  return restore_rank(op, op.layer("avg_pool", options, {image}));
 }
 
 ImportValue global_average_pool(const OpImport& op) {
-  return as_input_rank(op, op.layer("global_avg_pool", {}, {image_of(op)}));
+  return restore_rank(op, op.layer("global_avg_pool", {}, {pool_input(op)}));
 }
 
 ImportValue global_max_pool(const OpImport& op) {
-  const ImportValue image = image_of(op);
+  const ImportValue image = pool_input(op);
   const Shape kernel(image.shape.begin() + 2, image.shape.end());
-  return as_input_rank(op, op.layer("max_pool", {{"kernel", one_or_list(kernel)}}, {image}));
+  return restore_rank(op, op.layer("max_pool", {{"kernel", one_or_list(kernel)}}, {image}));
 }
 
 ImportValue reduce_mean(const OpImport& op) {
@@ -203,7 +203,7 @@ ImportValue reduce_mean(const OpImport& op) {
   const int rank = static_cast<int>(x.shape.size());
   const auto given = op.list("axes", 1);
   if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
-  auto axes = axes_of(op, given, rank);
+  auto axes = normalized_axes(op, given, rank);
   std::ranges::sort(axes);
   if (batch_axis(x.shape) != 0 || op.result_type().is_integer()) return reduce_any_mean(op);
   const Shape shape = reduced(x.shape, axes, op.integer("keepdims", 1, 0, 1) == 1);
@@ -212,9 +212,9 @@ ImportValue reduce_mean(const OpImport& op) {
   const bool tokens = rank == 3 && axes == std::vector{1};
   if (!pixels && !tokens) return reduce_any_mean(op);
   op.recognise("global pooling");
-  if (pixels) return global_mean(op, image_of(op), shape);
-  const auto turned = op.layer("transpose", {{"axes", Shape{0, 2, 1}}}, {x}, {}, "transpose");
-  return global_mean(op, op.reshaped(turned, {x.shape[0], x.shape[2], 1, x.shape[1]}, "image"), shape);
+  if (pixels) return global_mean(op, pool_input(op), shape);
+  const auto transposed = op.layer("transpose", {{"axes", Shape{0, 2, 1}}}, {x}, {}, "transpose");
+  return global_mean(op, op.reshaped(transposed, {x.shape[0], x.shape[2], 1, x.shape[1]}, "image"), shape);
 }
 
 }  // namespace fq::detail::onnx_ops

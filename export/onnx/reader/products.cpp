@@ -12,7 +12,7 @@ Tensor scaled(const Tensor& x, double factor) {
 }
 
 /// Returns one number per column. A single number, or [1, columns], applies to all rows.
-Tensor row_of(const OpImport& op, const Tensor& bias, std::int64_t columns) {
+Tensor bias_row(const OpImport& op, const Tensor& bias, std::int64_t columns) {
   const bool row = bias.numel() == columns && bias.dim(-1) == columns;
   op.check(row || bias.numel() == 1, "its bias is {}: one number for each of {} columns is needed",
            bias.describe(), columns);
@@ -60,7 +60,7 @@ ImportValue gemm(const OpImport& op) {
                     {product, beta == 1 ? c : op.layer("scale", {{"factor", beta}}, {c}, {}, "scale")}, {},
                     "add");
   }
-  return linear(op, weight, bias ? scaled(row_of(op, op.weight(2), weight.dim(0)), beta) : Tensor());
+  return linear(op, weight, bias ? scaled(bias_row(op, op.weight(2), weight.dim(0)), beta) : Tensor());
 }
 
 ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& suffix) {
@@ -97,7 +97,7 @@ ImportValue product_of_values(const OpImport& op) {
   ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(a.shape.size() >= 2 && b.shape.size() >= 2, "its inputs have {} and {} axes", a.shape.size(),
            b.shape.size());
-  if (const auto attention = attention_of(op, a, b)) return *attention;
+  if (const auto attention = match_attention(op, a, b)) return *attention;
   return op.layer("matmul", {},
                   {with_leading(op, a, b.shape, "left"), with_leading(op, b, a.shape, "right")});
 }
@@ -114,7 +114,7 @@ ImportValue matmul(const OpImport& op) {
     return product_by_vector(op);
   if (!op.is_constant(1) || op.constant(1).rank() != 2) return product_of_values(op);
   const Tensor weight = transposed(matrix(op));
-  return linear(op, weight, op.has_input(2) ? row_of(op, op.weight(2), weight.dim(0)) : Tensor());
+  return linear(op, weight, op.has_input(2) ? bias_row(op, op.weight(2), weight.dim(0)) : Tensor());
 }
 
 ImportValue embedding(const OpImport& op) {

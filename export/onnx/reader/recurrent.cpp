@@ -9,7 +9,7 @@ namespace fq::detail::onnx_ops {
 namespace {
 
 /// Returns the gates of one direction in PyTorch's order.
-Tensor gates_of(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
+Tensor reorder_gates(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
                 std::int64_t first = 0) {
   const Tensor own = cut(x, 0, way, way + 1).reshape(Shape(x.shape().begin() + 1, x.shape().end()));
   std::vector<Tensor> parts;
@@ -80,7 +80,7 @@ void check_inputs(const OpImport& op, std::int64_t steps) {
 bool is_batch_first(const OpImport& op) { return op.integer("layout", 0, 0, 1) == 1; }
 
 /// Throws for unsupported options.
-Layer layer_of(const OpImport& op, std::int64_t steps) {
+Layer read_layer(const OpImport& op, std::int64_t steps) {
   const bool is_lstm = op.node().op == "LSTM", is_gru = op.node().op == "GRU";
   const auto direction = op.text("direction", "forward");
   op.check(direction == "forward" || direction == "reverse" || direction == "bidirectional",
@@ -108,7 +108,7 @@ Layer layer_of(const OpImport& op, std::int64_t steps) {
   return layer;
 }
 
-std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::int64_t in) {
+std::vector<LayerValue> recurrent_parameters(const OpImport& op, const Layer& layer, std::int64_t in) {
   const Tensor w = op.weight(1), r = op.weight(2);
   const Tensor b = op.has_input(3) ? op.weight(3) : Tensor::zeros({layer.ways, 2 * layer.rows()});
   op.check(w.shape() == Shape{layer.ways, layer.rows(), in} &&
@@ -121,10 +121,10 @@ std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::i
   std::vector<LayerValue> values;
   for (std::int64_t way = 0; way < layer.ways; ++way) {
     const auto& own = names[way];
-    values.push_back({"parameters", own[0], gates_of(w, way, layer.size, layer.order)});
-    values.push_back({"parameters", own[1], gates_of(r, way, layer.size, layer.order)});
-    values.push_back({"parameters", own[2], gates_of(b, way, layer.size, layer.order)});
-    values.push_back({"parameters", own[3], gates_of(b, way, layer.size, layer.order, layer.rows())});
+    values.push_back({"parameters", own[0], reorder_gates(w, way, layer.size, layer.order)});
+    values.push_back({"parameters", own[1], reorder_gates(r, way, layer.size, layer.order)});
+    values.push_back({"parameters", own[2], reorder_gates(b, way, layer.size, layer.order)});
+    values.push_back({"parameters", own[3], reorder_gates(b, way, layer.size, layer.order, layer.rows())});
   }
   return values;
 }
@@ -163,7 +163,7 @@ ImportValue recurrent(const OpImport& op) {
   const int samples = is_batch_first(op) ? 0 : 1;
   op.check(x.shape.size() == 3 && batch_axis(x.shape) == samples, "its input is {}: {} is needed",
            to_string(x.shape), samples == 0 ? "[N, steps, features]" : "[steps, N, features]");
-  const Layer layer = layer_of(op, x.shape[samples == 0 ? 1 : 0]);
+  const Layer layer = read_layer(op, x.shape[samples == 0 ? 1 : 0]);
   std::vector<ImportValue> inputs{exchange_first_axes(op, x, "rows")};
   if (layer.backwards) inputs[0] = reverse_steps(op, inputs[0], "back");
   const std::size_t states = layer.type == std::string_view("lstm") ? 2 : 1;
@@ -179,7 +179,7 @@ ImportValue recurrent(const OpImport& op) {
   NodeOptions options{{"hidden_size", layer.size}};
   if (layer.ways == 2) options["bidirectional"] = true;
   if (layer.relu) options["nonlinearity"] = "relu";
-  ImportValue y = op.layer(layer.type, options, inputs, values_of(op, layer, x.shape[2]));
+  ImportValue y = op.layer(layer.type, options, inputs, recurrent_parameters(op, layer, x.shape[2]));
   if (layer.backwards) y = reverse_steps(op, y, "forth");
   const auto& outputs = op.node().outputs;
   if (outputs.size() > 1 && !outputs[1].empty()) op.give(1, last_states(op, y, layer));

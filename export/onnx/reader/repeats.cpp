@@ -7,10 +7,10 @@ namespace fq::detail::onnx_ops {
 namespace {
 
 /// Moves the first axis, the samples, to another position.
-ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place) {
+ImportValue move_samples(const OpImport& op, const ImportValue& x, int place) {
   if (place == 0) return x;
   Shape axes;
-  for (int axis = 1; axis < rank_of(x); ++axis) axes.push_back(axis);
+  for (int axis = 1; axis < value_rank(x); ++axis) axes.push_back(axis);
   axes.insert(axes.begin() + place, 0);
   return op.layer("transpose", {{"axes", axes}}, {x}, {}, "samples");
 }
@@ -19,7 +19,7 @@ ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place)
 
 /// Repeats sizes of 1. Repeats a constant once for each sample.
 ImportValue expand(const OpImport& op) {
-  Shape to = integers_of(op, op.constant(1));
+  Shape to = integer_list(op, op.constant(1));
   const int samples = batch_axis(to);
   if (op.is_constant(0)) {
     const Tensor& x = op.constant(0);
@@ -28,7 +28,7 @@ ImportValue expand(const OpImport& op) {
       each.erase(each.begin() + samples);
       op.check(to[static_cast<std::size_t>(samples)] == kSymbolicBatch && numel(each) <= kLargestSize,
                "it makes {} of a constant", batch_text(to));
-      return with_samples_at(op, op.parameter(Tensor::full(each, x.item()), each, false, true), samples);
+      return move_samples(op, op.parameter(Tensor::full(each, x.item()), each, false, true), samples);
     }
     op.check(samples == 0 && to[0] == kSymbolicBatch, "it makes {} of a constant", batch_text(to));
     Shape own = x.shape();
@@ -56,7 +56,7 @@ ImportValue strided(const OpImport& op) {
 
 /// Returns the same number for each sample.
 ImportValue constant_of_shape(const OpImport& op) {
-  const Shape to = integers_of(op, op.constant(0));
+  const Shape to = integer_list(op, op.constant(0));
   const int samples = batch_axis(to);
   op.check(to.size() >= 2 && samples >= 0 && to[static_cast<std::size_t>(samples)] == kSymbolicBatch,
            "it makes {} elements of each sample", batch_text(to));
@@ -66,14 +66,14 @@ ImportValue constant_of_shape(const OpImport& op) {
   each.erase(each.begin() + samples);
   op.check(numel(each) <= kLargestSize, "it makes {} elements", numel(each));
   const Tensor numbers = Tensor::full(each, tensor == nullptr ? 0.0 : tensor->item());
-  return with_samples_at(op, op.parameter(numbers, each, false, true), samples);
+  return move_samples(op, op.parameter(numbers, each, false, true), samples);
 }
 
 ImportValue tile(const OpImport& op) {
   ImportValue x = op.value();
-  const std::vector<std::int64_t> repeats = integers_of(op, op.constant(1));
-  op.check(std::ssize(repeats) == rank_of(x), "it has {} repeats of {} axes", repeats.size(), x.shape.size());
-  for (int axis = 0; axis < rank_of(x); ++axis) {
+  const std::vector<std::int64_t> repeats = integer_list(op, op.constant(1));
+  op.check(std::ssize(repeats) == value_rank(x), "it has {} repeats of {} axes", repeats.size(), x.shape.size());
+  for (int axis = 0; axis < value_rank(x); ++axis) {
     const std::int64_t times = repeats[static_cast<std::size_t>(axis)];
     if (times == 1) continue;
     op.check(axis != batch_axis(x.shape), "it repeats samples: its axis {} is the batch", axis);

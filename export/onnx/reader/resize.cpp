@@ -10,13 +10,13 @@ namespace {
 
 /// Returns the numbers of all axes if the file has numbers for some axes.
 template <class T>
-std::vector<T> of_all_axes(const OpImport& op, const std::vector<T>& given, std::size_t rank, T otherwise) {
+std::vector<T> fill_axes(const OpImport& op, const std::vector<T>& given, std::size_t rank, T otherwise) {
   const auto named = op.integers("axes");
   if (named.empty()) {
     op.check(given.size() == rank, "it has {} sizes for {} axes", given.size(), rank);
     return given;
   }
-  const auto axes = axes_of(op, named, static_cast<int>(rank));
+  const auto axes = normalized_axes(op, named, static_cast<int>(rank));
   op.check(axes.size() == given.size(), "it has {} sizes for {} axes", given.size(), axes.size());
   std::vector<T> all(rank, otherwise);
   for (std::size_t i = 0; i < axes.size(); ++i) all[static_cast<std::size_t>(axes[i])] = given[i];
@@ -40,7 +40,7 @@ struct Target {
 };
 
 /// Uses one scale for all axes in `sizes`: the smallest or the largest. The output sizes follow from it.
-Target of_one_scale(const OpImport& op, const Shape& from, const Shape& sizes, bool largest) {
+Target uniform_scale_target(const OpImport& op, const Shape& from, const Shape& sizes, bool largest) {
   double scale = largest ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (sizes[i] == 0 || sizes[i] == kSymbolicBatch) continue;
@@ -63,12 +63,12 @@ Target of_one_scale(const OpImport& op, const Shape& from, const Shape& sizes, b
   return out;
 }
 
-Target of_sizes(const OpImport& op, const Shape& from, std::size_t at) {
-  Shape sizes = of_all_axes<std::int64_t>(op, integers_of(op, op.constant(at)), from.size(), 0);
+Target target_from_sizes(const OpImport& op, const Shape& from, std::size_t at) {
+  Shape sizes = fill_axes<std::int64_t>(op, integer_list(op, op.constant(at)), from.size(), 0);
   if (op.is_batch(sizes[0])) sizes[0] = 0;
   const auto policy = op.text("keep_aspect_ratio_policy", "stretch");
   if (policy == "not_larger" || policy == "not_smaller")
-    return of_one_scale(op, from, sizes, policy == "not_smaller");
+    return uniform_scale_target(op, from, sizes, policy == "not_smaller");
   op.check(policy == "stretch",
            "its keep_aspect_ratio_policy is '{}': stretch, not_larger and not_smaller are supported", policy);
   for (std::size_t i = 0; i < sizes.size(); ++i)
@@ -77,9 +77,9 @@ Target of_sizes(const OpImport& op, const Shape& from, std::size_t at) {
 }
 
 Target target(const OpImport& op, const Shape& from, std::size_t scales_at, std::size_t sizes_at) {
-  if (op.has_input(sizes_at)) return of_sizes(op, from, sizes_at);
+  if (op.has_input(sizes_at)) return target_from_sizes(op, from, sizes_at);
   op.check(op.has_input(scales_at), "it has neither scales nor sizes");
-  Target out{from, of_all_axes<double>(op, numbers(op, scales_at), from.size(), 1)};
+  Target out{from, fill_axes<double>(op, numbers(op, scales_at), from.size(), 1)};
   bool exact = true;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const double size = static_cast<double>(from[i]) * out.scales[i];

@@ -78,7 +78,7 @@ ImportValue reshape(const OpImport& op) {
 
 ImportValue squeeze(const OpImport& op) {
   const ImportValue& x = op.value();
-  const auto axes = axes_of(op, op.list("axes", 1), static_cast<int>(x.shape.size()));
+  const auto axes = normalized_axes(op, op.list("axes", 1), static_cast<int>(x.shape.size()));
   Shape to;
   for (std::size_t i = 0; i < x.shape.size(); ++i) {
     const bool named = std::ranges::find(axes, static_cast<int>(i)) != axes.end();
@@ -93,7 +93,7 @@ ImportValue unsqueeze(const OpImport& op) {
   const auto given = op.list("axes", 1);
   op.check(given.size() + x.shape.size() <= 8, "it makes {} axes: up to 8 are supported",
            given.size() + x.shape.size());
-  const auto axes = axes_of(op, given, static_cast<int>(x.shape.size() + given.size()));
+  const auto axes = normalized_axes(op, given, static_cast<int>(x.shape.size() + given.size()));
   Shape to = x.shape;
   for (const int axis : std::set<int>(axes.begin(), axes.end())) to.insert(to.begin() + axis, 1);
   return op.reshaped(x, to, {});
@@ -105,7 +105,7 @@ ImportValue transpose(const OpImport& op) {
   auto order = op.integers("perm");
   if (order.empty())
     for (int i = rank - 1; i >= 0; --i) order.push_back(i);
-  const auto axes = axes_of(op, order, rank);
+  const auto axes = normalized_axes(op, order, rank);
   op.check(static_cast<int>(axes.size()) == rank, "it orders the axes {} of {}", to_string(order), rank);
   if (std::ranges::is_sorted(axes)) return x;
   return op.layer("transpose", {{"axes", Shape(axes.begin(), axes.end())}}, {x});
@@ -120,7 +120,7 @@ ImportValue concat(const OpImport& op) {
   const ImportValue& x = op.value(values);
   for (std::size_t i = 0; i < op.input_count(); ++i)
     if (!op.input(i).is_empty()) parts.push_back(op.is_constant(i) ? op.each(i) : op.value(i));
-  const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
+  const int axis = normalized_axes(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
   op.check(axis != batch_axis(x.shape), "it joins along the batch, axis {}", axis);
   if (parts.size() == 1) return parts[0];
   NodeOptions options;

@@ -62,7 +62,7 @@ class Exporting {
   /// Returns the codes of a constant. Null for floats and computed values.
   [[nodiscard]] const QuantizedTensor* constant_codes(const Variable& value) const;
   /// Returns the name of a parameter in the model, or `otherwise` for other tensors.
-  [[nodiscard]] std::string name_of(const Variable& value, const std::string& otherwise) const;
+  [[nodiscard]] std::string parameter_name(const Variable& value, const std::string& otherwise) const;
   /// Returns the module path, "conv1", or the operator if no module called it.
   [[nodiscard]] static std::string node_name(const Call& call) {
     return call.path.empty() ? call.op : call.path;
@@ -88,7 +88,7 @@ class Exporting {
   [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
   [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }
   /// Throws ArgumentError if the model has no quantizer at that path.
-  [[nodiscard]] const TensorQuantizer& quantizer_at(const std::string& path) const;
+  [[nodiscard]] const TensorQuantizer& find_quantizer(const std::string& path) const;
   [[nodiscard]] const OnnxExportOptions& options() const noexcept { return options_; }
   [[nodiscard]] GraphBuilder& graph() noexcept { return graph_; }
   /// Returns the number of samples of the graph's input, an i64 [1]. Adds it on first use.
@@ -133,7 +133,7 @@ class Exporting {
   [[nodiscard]] bool is_constant(const Variable& value) const {
     return value.is_leaf() && value.node() != calls_.input.node();
   }
-  [[nodiscard]] QuantizedTensor codes_of(const Call& call) const;
+  [[nodiscard]] QuantizedTensor parameter_codes(const Call& call) const;
   /// Whether the weight multiplies activation codes.
   [[nodiscard]] bool is_integer_factor(const Variable& weight) const;
   std::string add_constant(const Variable& value, Value& known, Form form);

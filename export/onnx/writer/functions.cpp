@@ -5,7 +5,7 @@
 namespace fq::detail {
 namespace {
 
-void clip_between(Exporting& out, const Call& call, double low, double high) {
+void emit_clip(Exporting& out, const Call& call, double low, double high) {
   const std::string name = Exporting::node_name(call);
   out.node(call, "Clip",
            {out.input(call, 0), number(out, name + ".low", low), number(out, name + ".high", high)});
@@ -19,9 +19,9 @@ void relu(Exporting& out, const Call& call) {
   out.node(call, "Relu", {out.input(call, 0)});
 }
 
-void relu6(Exporting& out, const Call& call) { clip_between(out, call, 0, 6); }
+void relu6(Exporting& out, const Call& call) { emit_clip(out, call, 0, 6); }
 void clip(Exporting& out, const Call& call) {
-  clip_between(out, call, call.get<double>("low"), call.get<double>("high"));
+  emit_clip(out, call, call.get<double>("low"), call.get<double>("high"));
 }
 
 void hard_sigmoid(Exporting& out, const Call& call) {
@@ -76,7 +76,7 @@ void prelu(Exporting& out, const Call& call) {
     return out.node(call, "PRelu", all_inputs(out, call));
   Shape shape(static_cast<std::size_t>(rank - 1), 1);
   shape[0] = slope.dim(0);
-  const std::string name = out.name_of(slope, Exporting::node_name(call) + ".slope");
+  const std::string name = out.parameter_name(slope, Exporting::node_name(call) + ".slope");
   out.node(call, "PRelu",
            {out.input(call, 0), out.graph().constant(name, slope.tensor().reshape(std::move(shape)))});
 }

@@ -93,12 +93,12 @@ class Splitting {
     std::size_t left = readers.size();
     for (OnnxNode* reader : readers)
       if (left > 1 && rounds(*reader)) {
-        copy_for(node, *reader);
+        insert_copy(node, *reader);
         --left;
       }
   }
 
-  void copy_for(const OnnxNode& node, OnnxNode& reader) {
+  void insert_copy(const OnnxNode& node, OnnxNode& reader) {
     const auto place = std::ranges::find(nodes_, &node, [](const OnnxNode& other) { return &other; });
     OnnxNode& copy = *nodes_.insert(place, node);
     copy.name = graph_.free_node_name(node.name + ".again");
@@ -148,7 +148,7 @@ class IntegerConvolutions {
   }
 
  private:
-  [[nodiscard]] bool is_grid_of(const std::string& floats, DType codes, bool is_one) const {
+  [[nodiscard]] bool has_grid_type(const std::string& floats, DType codes, bool is_one) const {
     const auto grid = grids_.find(floats);
     if (grid == grids_.end() || grid->second.size() != 3) return false;
     const auto zero = constants_.find(grid->second[2]);
@@ -156,8 +156,8 @@ class IntegerConvolutions {
   }
 
   [[nodiscard]] bool is_of_codes(const OnnxNode& node) const {
-    return node.op == "Conv" && node.inputs.size() == 3 && is_grid_of(node.inputs[0], DType::u8, true) &&
-           is_grid_of(node.inputs[1], DType::i8, false) && is_grid_of(node.inputs[2], DType::i32, false);
+    return node.op == "Conv" && node.inputs.size() == 3 && has_grid_type(node.inputs[0], DType::u8, true) &&
+           has_grid_type(node.inputs[1], DType::i8, false) && has_grid_type(node.inputs[2], DType::i32, false);
   }
 
   /// Whether only quantizers read the value, directly or through a ReLU.
@@ -171,7 +171,7 @@ class IntegerConvolutions {
   }
 
   /// Returns the constant with a further axis of size 1 for each position axis.
-  std::string by_channels(const std::string& name, std::size_t positions) {
+  std::string channel_constant(const std::string& name, std::size_t positions) {
     const Tensor& values = constants_.at(name);
     if (values.numel() == 1) return name;
     Shape shape(positions + 1, 1);
@@ -186,9 +186,9 @@ class IntegerConvolutions {
     const std::string sums =
         graph_.add("ConvInteger", node.name + ".codes", {x[0], w[0], x[2]}, std::move(node.attributes));
     const std::string all =
-        graph_.add("Add", node.name + ".add_bias", {sums, by_channels(bias[0], positions)});
+        graph_.add("Add", node.name + ".add_bias", {sums, channel_constant(bias[0], positions)});
     const std::string floats = graph_.add("Cast", node.name + ".sums", {all}, {{"to", kCastToFloat}});
-    const std::string scale = graph_.add("Mul", node.name + ".scale", {x[1], by_channels(w[1], positions)});
+    const std::string scale = graph_.add("Mul", node.name + ".scale", {x[1], channel_constant(w[1], positions)});
     graph_.model.nodes.push_back({"Mul", node.name, "", {floats, scale}, std::move(node.outputs), {}});
   }
 

@@ -123,7 +123,7 @@ std::string clip_codes(GraphBuilder& graph, const GridInput& input, const GridNa
 }
 
 /// Returns code * scale for each scale, with trailing axes to broadcast against the input.
-Tensor bounds_of(const GridInput& input, int code) {
+Tensor clip_bound(const GridInput& input, int code) {
   const int axis = scale_axis(input.grid, input.rank, input.path);
   const auto scales = input.grid.scale.to_vector<float>();
   Shape shape(axis < 0 ? 0 : static_cast<std::size_t>(input.rank - axis), 1);
@@ -137,8 +137,8 @@ Tensor bounds_of(const GridInput& input, int code) {
 /// Clips floats to the values of the lowest and highest code.
 std::string clip_floats(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
   const int highest = highest_code(input);
-  const std::string low = graph.constant(grid.scale + ".lowest", bounds_of(input, lowest_code(input)));
-  const std::string high = graph.constant(grid.scale + ".highest", bounds_of(input, highest));
+  const std::string low = graph.constant(grid.scale + ".lowest", clip_bound(input, lowest_code(input)));
+  const std::string high = graph.constant(grid.scale + ".highest", clip_bound(input, highest));
   if (grid.attributes.empty()) return graph.add("Clip", input.codes + ".cut", {input.floats, low, high});
   const std::string raised = graph.add("Max", input.codes + ".raised", {input.floats, low});
   return graph.add("Min", input.codes + ".cut", {raised, high});
@@ -182,7 +182,7 @@ struct StoredType {
   int opset;
 };
 
-StoredType type_of(const Format& format, bool emulate, bool integer_factor) {
+StoredType stored_type(const Format& format, bool emulate, bool integer_factor) {
   if (format.is_integer()) {
     const IntFormat& f = format.integer();
     const bool byte = f.bits > 4 || (f.bits < 4 && integer_factor);
@@ -244,7 +244,7 @@ int block_axis(const Shape& shape, const Shape& block) {
 }
 
 /// Repeats the scales along every axis except one.
-Scales in_blocks(const Grid& grid, const Shape& shape) {
+Scales block_scales(const Grid& grid, const Shape& shape) {
   const Shape block = grid.granularity.block_shape(shape), counts = grid.granularity.scale_shape(shape);
   const int axis = block_axis(shape, block);
   Shape out = shape;
@@ -264,12 +264,12 @@ Scales in_blocks(const Grid& grid, const Shape& shape) {
   return scales;
 }
 
-Scales scales_of(const Grid& grid, const Shape& shape, bool transposed) {
+Scales weight_scales(const Grid& grid, const Shape& shape, bool transposed) {
   if (grid.granularity.is_per_tensor()) return {grid.scale.reshape({})};
   const int axis = grid.granularity.single_axis(static_cast<int>(shape.size()));
   if (axis >= 0 && grid.scale_bits == 0)
     return {grid.scale.reshape({grid.scale.numel()}), transposed ? 1 - axis : axis};
-  Scales scales = in_blocks(grid, shape);
+  Scales scales = block_scales(grid, shape);
   if (transposed) scales = {transposed_matrix(scales.values), 1 - scales.axis, scales.block};
   return scales;
 }
@@ -293,8 +293,8 @@ std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, co
 
 std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& name,
                        const QuantizedTensor& codes, const WeightForm& form) {
-  const StoredType type = type_of(codes.grid.format, options.emulate, form.integer_factor);
-  const Scales scales = scales_of(codes.grid, codes.shape(), form.transposed);
+  const StoredType type = stored_type(codes.grid.format, options.emulate, form.integer_factor);
+  const Scales scales = weight_scales(codes.grid, codes.shape(), form.transposed);
   graph.needs_opset(scales.block > 0 ? std::max(type.opset, 21) : type.opset);
   const Tensor values = code_values(codes).to(Layout::row_major);
   const std::string path = codes.grid.name.empty() ? name + ".quantizer" : codes.grid.name;

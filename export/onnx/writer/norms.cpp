@@ -58,7 +58,7 @@ std::string broadcast_channels(Exporting& out, const Call& call, std::size_t i, 
   const Variable& p = call.inputs.at(i);
   Shape shape(static_cast<std::size_t>(call.output.rank() - 1), 1);
   shape[0] = p.dim(0);
-  const std::string name = out.name_of(p, Exporting::node_name(call) + what);
+  const std::string name = out.parameter_name(p, Exporting::node_name(call) + what);
   return out.graph().constant(name, p.tensor().reshape(std::move(shape)));
 }
 

@@ -30,7 +30,7 @@ std::string open_shape(Exporting& out, const Call& call) {
 namespace {
 
 void pre_quant_scale(Exporting& out, const Call& call) {
-  const Tensor factors = out.quantizer_at(call.path).params().pre_quant_scale;
+  const Tensor factors = out.find_quantizer(call.path).params().pre_quant_scale;
   out.node(call, "Mul", {out.input(call, 0), out.graph().constant(call.path + ".pre_quant_scale", factors)});
 }
 

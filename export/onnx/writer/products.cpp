@@ -26,7 +26,7 @@ struct ProductShape {
   }
 };
 
-const ProductSums* sums_of(const Variable& y) {
+const ProductSums* find_sums(const Variable& y) {
   const Accumulator* sums = y.accumulator();
   while (sums != nullptr && std::holds_alternative<AccumulatorMove>(sums->value))
     sums = &std::get<AccumulatorMove>(sums->value).inner.at(0);
@@ -45,7 +45,7 @@ ProductSums real_sums(const Call& call, const ProductShape& shape, const Quantiz
   return std::get<ProductSums>(sums.value);
 }
 
-Tensor on_grid(const ProductSums& sums) {
+Tensor dequantized_bias(const ProductSums& sums) {
   Tensor out = Tensor::empty(sums.bias.shape());
   const auto codes = sums.bias.to_vector<std::int32_t>();
   const auto scale = sums.scale.to_vector<float>();
@@ -60,10 +60,10 @@ std::string add_bias(Exporting& out, const Call& call, const QuantizedTensor* w)
   const std::string name = Exporting::node_name(call) + ".bias";
   const ProductShape shape = ProductShape::of(call);
   const bool integers =
-      sums_of(call.output) != nullptr && w != nullptr && codes_are_factors(*w, shape.weight_axis);
+      find_sums(call.output) != nullptr && w != nullptr && codes_are_factors(*w, shape.weight_axis);
   if (!integers) return call.inputs.at(2).defined() ? out.input(call, 2) : "";
   const ProductSums sums = real_sums(call, shape, *w);
-  if (out.options().target == Target::tensorrt) return out.graph().constant(name, on_grid(sums));
+  if (out.options().target == Target::tensorrt) return out.graph().constant(name, dequantized_bias(sums));
   const bool one = sums.scale.numel() == 1;
   GraphBuilder& graph = out.graph();
   const std::string zero =
@@ -110,7 +110,7 @@ void emit_product(Exporting& out, const Call& call) {
   if (call.attribute("engine") != nullptr) return emit_dynamic_product(out, call);
   const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
   if (call.op == "linear" && call.inputs[0].rank() != 2 && out.options().target == Target::ort &&
-      sums_of(call.output) != nullptr)
+      find_sums(call.output) != nullptr)
     return emit_rows(out, call, w);
   const bool blocks = w != nullptr && !codes_are_factors(*w, 0);
   const bool matrix = call.op == "linear" && (call.inputs[0].rank() != 2 || blocks);
@@ -153,7 +153,7 @@ void emit_dynamic_product(Exporting& out, const Call& call) {
                     zero = graph.free_tensor_name(name + ".input_quantizer.zero_point");
   graph.model.nodes.back().outputs = {codes, scale, zero};
   const std::string weight =
-      graph.constant(out.name_of(call.inputs[1], path + ".codes"), transposed_codes(*w));
+      graph.constant(out.parameter_name(call.inputs[1], path + ".codes"), transposed_codes(*w));
   const std::string sums = graph.add("MatMulInteger", name, {codes, weight, zero});
   const std::string floats = graph.add("Cast", name + ".sums", {sums}, {{"to", kFloatType}});
   const Shape scales = w->grid.scale.numel() == 1 ? Shape{} : Shape{w->grid.scale.numel()};

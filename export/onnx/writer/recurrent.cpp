@@ -42,7 +42,7 @@ class RecurrentForm {
                      : call_.op == "gru"  ? "GRU"
                                           : "RNN";
     const std::string y = graph().add(op, name_ + ".layer", std::move(inputs), std::move(attributes));
-    if (integers) in_domain_of_engine();
+    if (integers) set_engine_domain();
     const std::string ways = fq::detail::integers(out_, name_ + ".ways", {1});
     out_.node(call_, "Transpose", {graph().add("Squeeze", name_ + ".way", {y, ways})},
               {{"perm", Numbers{1, 0, 2}}});
@@ -113,8 +113,8 @@ class RecurrentForm {
     for (const std::size_t i : {1, 2}) {
       const QuantizedTensor way = rows_in_order(*out_.constant_codes(call_.inputs.at(i)));
       const std::string& name = way.grid.name;
-      const Tensor turned = ops::transpose(Variable(code_values(way)), {1, 0}).tensor().to(code_type(way));
-      inputs[i] = graph().constant(name + ".codes", turned.reshape({1, turned.dim(0), rows_}));
+      const Tensor transposed = ops::transpose(Variable(code_values(way)), {1, 0}).tensor().to(code_type(way));
+      inputs[i] = graph().constant(name + ".codes", transposed.reshape({1, transposed.dim(0), rows_}));
       const Shape scales = way.grid.scale.numel() == 1 ? Shape{1} : Shape{1, rows_};
       grids.push_back(graph().constant(name + ".scale", way.grid.scale.reshape(scales)));
       grids.push_back(graph().constant(name + ".zero_point", Tensor::zeros(scales, code_type(way))));
@@ -129,7 +129,7 @@ class RecurrentForm {
     return codes.grid.format.integer().is_unsigned ? DType::u8 : DType::i8;
   }
 
-  void in_domain_of_engine() {
+  void set_engine_domain() {
     constexpr const char* domain = "com.microsoft";
     OnnxModel& model = graph().model;
     model.nodes.back().domain = domain;

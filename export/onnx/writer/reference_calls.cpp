@@ -7,7 +7,7 @@ namespace {
 
 /// Returns the grid that the reference exporters write: scale = amax / bound, with one range or one per index
 /// of an axis.
-Grid grid_of(const Call& call) {
+Grid reference_grid(const Call& call) {
   const Format format = call.op == "scaled_e4m3"
                             ? Format(FloatFormat{4, 3})
                             : Format(IntFormat{static_cast<int>(call.get<std::int64_t>("num_bits")),
@@ -32,11 +32,11 @@ Grid grid_of(const Call& call) {
 }  // namespace
 
 void emit_fake_quant(Exporting& out, const Call& call) {
-  out.give(call, out.put_on_grid(call, call.inputs.at(0), grid_of(call)));
+  out.give(call, out.put_on_grid(call, call.inputs.at(0), reference_grid(call)));
 }
 
 void emit_tensor_quant(Exporting& out, const Call& call) {
-  const Grid grid = grid_of(call);
+  const Grid grid = reference_grid(call);
   const std::string name = Exporting::node_name(call);
   const std::string codes =
       add_codes(out.graph(), out.options(), {out.input(call, 0), call.inputs[0].rank(), grid, name, name});

@@ -23,7 +23,7 @@ void Exporting::quantize(const Call& call) {
   Value& out = values_[call.output.node().get()];
   const Variable& input = call.inputs.at(0);
   if (is_constant(input)) {
-    out.codes = codes_of(call);
+    out.codes = parameter_codes(call);
     return;
   }
   const Grid& grid = call.output.quantized()->grid;
@@ -129,7 +129,7 @@ bool Exporting::give_relu(const Call& call) {
 }
 
 /// Returns the actual codes of a parameter. The trace has only their shape.
-QuantizedTensor Exporting::codes_of(const Call& call) const {
+QuantizedTensor Exporting::parameter_codes(const Call& call) const {
   const NoGrad no_grad;
   const Variable& input = call.inputs.at(0);
   const Grid& grid = call.output.quantized()->grid;
@@ -145,7 +145,7 @@ const QuantizedTensor* Exporting::constant_codes(const Variable& value) const {
   return found == values_.end() || !found->second.codes ? nullptr : &*found->second.codes;
 }
 
-std::string Exporting::name_of(const Variable& value, const std::string& otherwise) const {
+std::string Exporting::parameter_name(const Variable& value, const std::string& otherwise) const {
   const auto found = parameters_.find(value.node().get());
   return found == parameters_.end() ? otherwise : found->second;
 }
@@ -163,7 +163,7 @@ std::string Exporting::add_constant(const Variable& value, Value& known, Form fo
     return add_weight(graph_, options_, name, *known.codes, {transposed, is_integer_factor(value)});
   }
   const Tensor floats = value.tensor();
-  return graph_.constant(name_of(value, "constant"), transposed
+  return graph_.constant(parameter_name(value, "constant"), transposed
                                                          ? ops::transpose(Variable(floats), {1, 0}).tensor()
                                                          : floats.to(Layout::row_major));
 }
@@ -184,7 +184,7 @@ std::string Exporting::put_on_grid(const Call& call, const Variable& input, Grid
   const Value* from = values_.contains(input.node().get()) ? &values_.at(input.node().get()) : nullptr;
   if (from == nullptr || (from->floats.empty() && input.is_leaf())) {
     const NoGrad no_grad;
-    return add_weight(graph_, options_, name_of(input, node_name(call)),
+    return add_weight(graph_, options_, parameter_name(input, node_name(call)),
                       fq::quantize(input.tensor(), grid, false), {});
   }
   return add_grid(graph_, options_, {floats(input), input.rank(), grid, node_name(call), node_name(call)});

@@ -120,7 +120,7 @@ class HeaderReader : public json::json_sax_t {
 };
 
 /// Returns -1 if the number of bytes is not an integer or overflows.
-std::int64_t bytes_of(const SafetensorsEntry& entry, int bits) {
+std::int64_t entry_bytes(const SafetensorsEntry& entry, int bits) {
   std::int64_t all = bits;
   for (const auto size : entry.shape)
     if (__builtin_mul_overflow(all, size, &all)) return -1;
@@ -130,7 +130,7 @@ std::int64_t bytes_of(const SafetensorsEntry& entry, int bits) {
 void check_entry(const SafetensorsEntry& e) {
   const SafetensorsType* type = safetensors_type(e.dtype);
   if (type == nullptr) throw BadHeader(fmt::format("'{}' is of the unknown type '{}'", e.name, e.dtype));
-  if (e.begin > e.end || e.end - e.begin != bytes_of(e, type->bits))
+  if (e.begin > e.end || e.end - e.begin != entry_bytes(e, type->bits))
     throw BadHeader(fmt::format("'{}' of {} {} is said to be bytes {} to {}: they do not fit", e.name,
                                 e.dtype, to_string(e.shape), e.begin, e.end));
 }

@@ -16,7 +16,7 @@ bool is_signed_integer(const QuantDescriptor& d, int bits) {
   return d.format().is_integer() && d.format().bits() == bits && !d.is_unsigned();
 }
 
-bool in_scaled_blocks(const QuantDescriptor& d, const Format& format, std::int64_t length,
+bool has_scaled_blocks(const QuantDescriptor& d, const Format& format, std::int64_t length,
                       NumBits scale_bits) {
   const BlockSizes& blocks = d.block_sizes();
   return d.format() == format && blocks.lengths == std::map<int, std::int64_t>{{-1, length}} &&
@@ -36,7 +36,7 @@ std::int64_t last_axis_block(const QuantDescriptor& d) {
 }
 
 /// Returns the algorithm for the weight and input formats. `x` is null for an unquantized input.
-Algorithm algorithm_of(const QuantDescriptor& w, const QuantDescriptor* x) {
+Algorithm match_algorithm(const QuantDescriptor& w, const QuantDescriptor* x) {
   const bool by_channel = w.block_sizes().empty() && !w.dynamic();
   const bool one_range = by_channel && w.axis().empty();
   if (is_signed_integer(w, 8) && by_channel && x == nullptr) return Algorithm::w8a16;
@@ -48,9 +48,9 @@ Algorithm algorithm_of(const QuantDescriptor& w, const QuantDescriptor* x) {
   if (w.format() == kE4m3 && one_range && x->format() == kE4m3 && x_one_range) return Algorithm::fp8;
   if (w.format() == kE4m3 && by_channel && w.axis().values() == std::vector<int>{0} && per_token(*x))
     return Algorithm::fp8_per_channel_per_token;
-  if (in_scaled_blocks(w, kE2m1, 16, {4, 3}) && in_scaled_blocks(*x, kE2m1, 16, {4, 3}))
+  if (has_scaled_blocks(w, kE2m1, 16, {4, 3}) && has_scaled_blocks(*x, kE2m1, 16, {4, 3}))
     return Algorithm::nvfp4;
-  if (in_scaled_blocks(w, kE4m3, 32, {8, 0}) && in_scaled_blocks(*x, kE4m3, 32, {8, 0}))
+  if (has_scaled_blocks(w, kE4m3, 32, {8, 0}) && has_scaled_blocks(*x, kE4m3, 32, {8, 0}))
     return Algorithm::mxfp8;
   return Algorithm::none;
 }
@@ -75,7 +75,7 @@ std::string described(const ModeloptLayer& layer) {
                      text(layer.input()));
 }
 
-ModeloptLayer layer_of(const std::string& path, QuantModule& quant) {
+ModeloptLayer make_modelopt_layer(const std::string& path, QuantModule& quant) {
   if (quant.input_quantizers().empty()) {
     if (quant.weight_quantizer()->enabled()) no_modelopt_name(path, "is a weight of a recurrent layer");
     return {path};
@@ -84,7 +84,7 @@ ModeloptLayer layer_of(const std::string& path, QuantModule& quant) {
   TensorQuantizer &w = *quant.weight_quantizer(), &x = layer.input();
   if (!w.enabled() && !x.enabled()) return layer;
   if (w.enabled() && is_plain(w) && (!x.enabled() || is_plain(x)))
-    layer.algorithm = algorithm_of(w.descriptor(), x.enabled() ? &x.descriptor() : nullptr);
+    layer.algorithm = match_algorithm(w.descriptor(), x.enabled() ? &x.descriptor() : nullptr);
   if (layer.algorithm == Algorithm::none) no_modelopt_name(path, described(layer));
   if (!w.descriptor().block_sizes().empty())
     layer.group = w.descriptor().block_sizes().lengths.begin()->second;
@@ -144,7 +144,7 @@ std::vector<ModeloptLayer> modelopt_layers(Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
     if (quant != nullptr && quant->weight_quantizer() != nullptr)
-      out.push_back(layer_of(path, *quant));
+      out.push_back(make_modelopt_layer(path, *quant));
     else if (dynamic_cast<Linear*>(module) != nullptr || dynamic_cast<Conv*>(module) != nullptr)
       out.push_back({path});
   }

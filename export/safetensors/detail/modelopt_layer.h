@@ -44,8 +44,8 @@ struct ModeloptLayer {
 /// Error for a layer without a name in ModelOpt: its path and its property.
 struct NoModeloptName : public ArgumentError {
   NoModeloptName(std::string layer, std::string why, const std::string& message)
-      : ArgumentError(message), path(std::move(layer)), what_it_is(std::move(why)) {}
-  std::string path, what_it_is;
+      : ArgumentError(message), path(std::move(layer)), reason(std::move(why)) {}
+  std::string path, reason;
 };
 /// Throws NoModeloptName. The message lists the supported presets.
 [[noreturn]] void no_modelopt_name(const std::string& path, const std::string& what);

@@ -194,7 +194,7 @@ class Unpacking {
     PackedLayer found;
     found.name = layer;
     take_scales(found);
-    UnpackedCodes codes = codes_of(found);
+    UnpackedCodes codes = unpack_layer(found);
     found.format = codes.format;
     found.codes = std::move(codes.codes);
     check_scales(found);
@@ -224,7 +224,7 @@ class Unpacking {
     layer.scale = scaled_codes(layer.scale, Tensor::from({layer.unit}, {1}), Granularity::per_tensor());
   }
 
-  UnpackedCodes codes_of(const PackedLayer& layer) {
+  UnpackedCodes unpack_layer(const PackedLayer& layer) {
     const std::string packed = layer.name + ".weight_packed", plain = layer.name + ".weight";
     if (has(packed)) {
       out_.hidden.push_back(packed);

@@ -95,7 +95,7 @@ struct Named {
 };
 
 /// Pairs names of the file without `prefix` with names of the model without `own`.
-std::map<std::string, std::string> pairs_of(const Names& model, const std::vector<Named>& file,
+std::map<std::string, std::string> pair_names(const Names& model, const std::vector<Named>& file,
                                             const std::string& prefix, const std::string& own) {
   std::map<std::string, std::string> exact, loose, out;
   for (const auto& name : model) {
@@ -123,14 +123,14 @@ std::map<std::string, std::string> best_pairs(const Names& model, const std::vec
   std::map<std::string, std::string> best;
   for (const auto& own : common_prefixes(model))
     for (const auto& prefix : common_prefixes(wanted)) {
-      auto pairs = pairs_of(model, file, prefix, own);
+      auto pairs = pair_names(model, file, prefix, own);
       if (pairs.size() > best.size()) best = std::move(pairs);
     }
   return best;
 }
 
 /// Returns the rename for a name: a whole name, or the first pattern. Null if there is none.
-const WeightRename* rename_for(const std::string& name, const std::vector<WeightRename>& renames) {
+const WeightRename* find_rename(const std::string& name, const std::vector<WeightRename>& renames) {
   std::string ignored;
   for (const bool pattern : {false, true})
     for (const auto& rename : renames)
@@ -158,7 +158,7 @@ WeightMatch match_weights(const Names& model, const Names& file, const std::vect
   std::vector<Named> named;
   std::set<const WeightRename*> used;
   for (const auto& name : file) {
-    const auto* rename = rename_for(name, renames);
+    const auto* rename = find_rename(name, renames);
     used.insert(rename);
     std::string wanted = name;
     if (rename != nullptr) (void)rename_weight(*rename, name, wanted);

@@ -48,7 +48,7 @@ std::string scaling_kind(const JsonValue& values) {
 }
 
 /// Returns the context length of the training.
-std::int64_t context_of(const TransformerConfig& config, const JsonValue& values, const std::string& kind) {
+std::int64_t training_context(const TransformerConfig& config, const JsonValue& values, const std::string& kind) {
   constexpr const char *own = "original_max_position_embeddings", *whole = "max_position_embeddings";
   if (kind != "dynamic" && config.has(own)) return config.size(own);
   if (kind != "dynamic" && is_given(values, own)) return values.at(own).integer(1, kMostTokens);
@@ -67,7 +67,7 @@ double attention_factor(const JsonValue& values, double factor) {
 
 NodeOptions scaled_options(const TransformerConfig& config, const JsonValue& values,
                            const std::string& kind) {
-  const auto context = kind == "linear" ? std::int64_t{0} : context_of(config, values, kind);
+  const auto context = kind == "linear" ? std::int64_t{0} : training_context(config, values, kind);
   const bool by_lengths = kind == "yarn" && !is_given(values, "factor");
   const double factor =
       by_lengths ? static_cast<double>(config.size("max_position_embeddings")) / static_cast<double>(context)
@@ -113,7 +113,7 @@ struct Kind {
   bool norms;                 ///< norms of queries and keys
 };
 
-Kind kind_of(const TransformerConfig& config) {
+Kind read_kind(const TransformerConfig& config) {
   const std::string name = config.architecture();
   const bool bias = config.flag_or("attention_bias", false);
   if (name == "Qwen2ForCausalLM") return {true, false, false};
@@ -124,7 +124,7 @@ class LlamaPlan {
  public:
   explicit LlamaPlan(const TransformerConfig& config)
       : config_(config),
-        kind_(kind_of(config)),
+        kind_(read_kind(config)),
         width_(config.size("hidden_size")),
         inner_(config.size("intermediate_size")),
         vocabulary_(config.size("vocab_size")),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kSmallGraph = std::int64_t{1} << 22;  // elements that every file may create
 
-std::int64_t elements_of(const OnnxModel& model) {
+std::int64_t element_count(const OnnxModel& model) {
   std::int64_t count = 0;
   for (const auto& initializer : model.initializers) count += initializer.value.numel();
   return count;
@@ -35,7 +35,7 @@ bool is_learnable(const Tensor& value) {
 
 }  // namespace
 
-std::int64_t element_limit(const OnnxModel& model) { return 4 * elements_of(model) + kSmallGraph; }
+std::int64_t element_limit(const OnnxModel& model) { return 4 * element_count(model) + kSmallGraph; }
 
 FixedValues::FixedValues(const OnnxModel& model) : budget_{element_limit(model)} {
   for (const auto& initializer : model.initializers)

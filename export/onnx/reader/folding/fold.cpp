@@ -41,7 +41,7 @@ Tensor wrapped(const Tensor& wide, DType type) {
 
 }  // namespace
 
-Tensor of_type(const Tensor& computed, DType type) {
+Tensor convert_type(const Tensor& computed, DType type) {
   if (is_floating(type)) return computed.to(type);
   Tensor whole = Tensor::empty(computed.shape(), DType::f64);
   std::transform(computed.data<double>(), computed.data<double>() + computed.numel(),
@@ -66,7 +66,7 @@ Tensor binary(const Fold& f, F compute, std::optional<DType> type = {}) {
   Tensor out = Tensor::empty(shape, DType::f64);
   std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(), out.mutable_data<double>(),
                  compute);
-  return of_type(out, type.value_or(a.dtype()));
+  return convert_type(out, type.value_or(a.dtype()));
 }
 
 template <class F>
@@ -75,7 +75,7 @@ Tensor unary(const Fold& f, F compute) {
   f.budget.take(f.node, x.numel());
   Tensor out = Tensor::empty(x.shape(), DType::f64);
   std::transform(x.data<double>(), x.data<double>() + x.numel(), out.mutable_data<double>(), compute);
-  return of_type(out, f.input(0).dtype());
+  return convert_type(out, f.input(0).dtype());
 }
 
 Tensor cast(const Fold& f) {
@@ -84,7 +84,7 @@ Tensor cast(const Fold& f) {
   f.budget.take(f.node, x.numel());
   if (boolean) return unary(f, [](double v) { return v != 0 ? 1.0 : 0.0; }).to(DType::u8);
   if (is_floating(type)) return x.to(type);
-  return is_floating(x.dtype()) ? of_type(x.to(DType::f64), type) : wrapped(x.to(DType::i64), type);
+  return is_floating(x.dtype()) ? convert_type(x.to(DType::f64), type) : wrapped(x.to(DType::i64), type);
 }
 
 Tensor constant_attribute(const NodeReader& node) {
@@ -104,7 +104,7 @@ Tensor constant_attribute(const NodeReader& node) {
 }
 
 Tensor constant_of_shape(const Fold& f) {
-  const Shape shape = integers_of(f.node, f.input(0));
+  const Shape shape = integer_list(f.node, f.input(0));
   const auto* value = f.node.node().attribute("value");
   const auto* tensor = value != nullptr ? std::get_if<Tensor>(value) : nullptr;
   f.budget.take(f.node, numel(shape));
@@ -159,7 +159,7 @@ Tensor trilu(const Fold& f) {
 
 /// Combines any number of inputs from the left.
 template <class F>
-Tensor of_all(const Fold& f, F compute) {
+Tensor reduce_inputs(const Fold& f, F compute) {
   Tensor out = f.input(0).to(DType::f64);
   for (std::size_t i = 1; i < f.inputs.size(); ++i) {
     const Tensor next = f.input(i).to(DType::f64);
@@ -169,7 +169,7 @@ Tensor of_all(const Fold& f, F compute) {
     std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(),
                    out.mutable_data<double>(), compute);
   }
-  return of_type(out, f.input(0).dtype());
+  return convert_type(out, f.input(0).dtype());
 }
 
 Tensor clip(const Fold& f) {
@@ -197,7 +197,7 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Unsqueeze", fold_unsqueeze},
       {"Squeeze", fold_squeeze},
       {"Cast", cast},
-      {"Expand", [](const Fold& f) { return expanded(f, f.input(0), integers_of(f.node, f.input(1))); }},
+      {"Expand", [](const Fold& f) { return expanded(f, f.input(0), integer_list(f.node, f.input(1))); }},
       {"Add", [](const Fold& f) { return binary(f, std::plus<>()); }},
       {"Sub", [](const Fold& f) { return binary(f, std::minus<>()); }},
       {"Mul", [](const Fold& f) { return binary(f, std::multiplies<>()); }},
@@ -213,15 +213,15 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Mod", modulo},
       {"Pow", [](const Fold& f) { return binary(f, [](double a, double b) { return std::pow(a, b); }); }},
       {"Min",
-       [](const Fold& f) { return of_all(f, [](double a, double b) { return a < b || a != a ? a : b; }); }},
+       [](const Fold& f) { return reduce_inputs(f, [](double a, double b) { return a < b || a != a ? a : b; }); }},
       {"Max",
-       [](const Fold& f) { return of_all(f, [](double a, double b) { return a > b || a != a ? a : b; }); }},
+       [](const Fold& f) { return reduce_inputs(f, [](double a, double b) { return a > b || a != a ? a : b; }); }},
       {"Range", range},
       {"Trilu", trilu},
       {"Size", [](const Fold& f) { return Tensor::from({f.input(0).numel()}, {}); }},
       {"Where", where},
       {"Flatten", fold_flatten},
-      {"Sum", [](const Fold& f) { return of_all(f, std::plus<>()); }},
+      {"Sum", [](const Fold& f) { return reduce_inputs(f, std::plus<>()); }},
       {"MatMul", fold_matmul},
       {"Softmax", fold_softmax},
       {"LogSoftmax", fold_softmax},
@@ -290,7 +290,7 @@ std::optional<Tensor> fold(const NodeReader& node, const std::vector<Tensor>& in
   }
 }
 
-std::vector<std::int64_t> integers_of(const NodeReader& node, const Tensor& tensor) {
+std::vector<std::int64_t> integer_list(const NodeReader& node, const Tensor& tensor) {
   node.check(tensor.rank() <= 1 && !is_floating(tensor.dtype()) && bit_width(tensor.dtype()) >= 8,
              "an input is {}: a list of whole numbers is needed", tensor.describe());
   return tensor.to(DType::i64).to_vector<std::int64_t>();
@@ -306,7 +306,7 @@ Tensor shape_tensor(const NodeReader& node, const Shape& shape) {
   return Tensor::from(Shape(shape.begin() + begin, shape.begin() + end), {end - begin});
 }
 
-std::vector<int> axes_of(const NodeReader& node, const std::vector<std::int64_t>& axes, int rank) {
+std::vector<int> normalized_axes(const NodeReader& node, const std::vector<std::int64_t>& axes, int rank) {
   std::vector<int> out;
   for (const auto axis : axes) {
     node.check(axis >= -rank && axis < rank, "axis {} of {} axes", axis, rank);

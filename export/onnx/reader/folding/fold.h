@@ -26,13 +26,13 @@ struct FoldBudget {
 
 /// Returns the elements of a list of integers or of a single integer. Throws ArgumentError for another type
 /// or rank.
-[[nodiscard]] std::vector<std::int64_t> integers_of(const NodeReader& node, const Tensor& tensor);
+[[nodiscard]] std::vector<std::int64_t> integer_list(const NodeReader& node, const Tensor& tensor);
 /// Converts computed doubles to the type of the node's output. Integers lose their fraction and wrap.
-[[nodiscard]] Tensor of_type(const Tensor& computed, DType type);
+[[nodiscard]] Tensor convert_type(const Tensor& computed, DType type);
 /// Returns the output of the operator Shape: the whole shape, or the sizes from 'start' to 'end'.
 [[nodiscard]] Tensor shape_tensor(const NodeReader& node, const Shape& shape);
 /// Returns `axes` counted from the front. Throws ArgumentError if an axis is out of range or a duplicate.
-[[nodiscard]] std::vector<int> axes_of(const NodeReader& node, const std::vector<std::int64_t>& axes,
+[[nodiscard]] std::vector<int> normalized_axes(const NodeReader& node, const std::vector<std::int64_t>& axes,
                                        int rank);
 
 /// One node and the values of its inputs.
@@ -48,7 +48,7 @@ struct Fold {
   bool has(std::size_t i) const { return i < inputs.size() && inputs[i].defined(); }
   /// Returns the integers of an attribute, or of the input that replaced it in later opsets.
   std::vector<std::int64_t> list(const char* attribute, std::size_t i) const {
-    return has(i) ? integers_of(node, inputs[i]) : node.integers(attribute);
+    return has(i) ? integer_list(node, inputs[i]) : node.integers(attribute);
   }
 };
 

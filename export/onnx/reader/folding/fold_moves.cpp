@@ -47,10 +47,10 @@ std::vector<std::int64_t> slice_picks(const NodeReader& node, std::int64_t begin
 
 Tensor fold_gather(const Fold& f) {
   const Tensor& x = f.input(0);
-  const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
+  const int axis = normalized_axes(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
   const Tensor& indices = f.input(1);
   const std::int64_t size = x.dim(axis);
-  auto picks = integers_of(f.node, indices.reshape({-1}));
+  auto picks = integer_list(f.node, indices.reshape({-1}));
   for (auto& pick : picks) {
     if (pick < 0) pick += size;
     f.node.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
@@ -64,7 +64,7 @@ Tensor fold_slice(const Fold& f) {
   auto given = f.list("axes", 3);
   if (given.empty())
     for (std::size_t i = 0; i < starts.size(); ++i) given.push_back(static_cast<std::int64_t>(i));
-  const auto axes = axes_of(f.node, given, x.rank());
+  const auto axes = normalized_axes(f.node, given, x.rank());
   f.node.check(starts.size() == axes.size() && ends.size() == axes.size() &&
                    (steps.empty() || steps.size() == axes.size()),
                "it has {} starts, {} ends and {} axes", starts.size(), ends.size(), axes.size());
@@ -78,12 +78,12 @@ Tensor fold_slice(const Fold& f) {
 /// Replaces slices of the first input, at the indices in the second input, by slices of the third input.
 Tensor fold_scatter_nd(const Fold& f) {
   const Tensor &x = f.input(0), &updates = f.input(2);
-  const Tensor places = f.input(1).to(DType::i64);
+  const Tensor indices = f.input(1).to(DType::i64);
   f.node.check(f.node.text("reduction", "none") == "none", "it adds to existing elements ('reduction')");
-  f.node.check(places.rank() >= 1 && places.dim(-1) <= x.rank() && updates.dtype() == x.dtype() &&
+  f.node.check(indices.rank() >= 1 && indices.dim(-1) <= x.rank() && updates.dtype() == x.dtype() &&
                    bit_width(x.dtype()) >= 8,
-               "its indices are {}, its data {}", places.describe(), x.describe());
-  const std::int64_t axes = places.dim(-1), parts = axes == 0 ? 0 : places.numel() / axes;
+               "its indices are {}, its data {}", indices.describe(), x.describe());
+  const std::int64_t axes = indices.dim(-1), parts = axes == 0 ? 0 : indices.numel() / axes;
   const std::int64_t part = numel(Shape(x.shape().begin() + axes, x.shape().end()));
   f.node.check(updates.numel() == parts * part, "its updates are {}", updates.describe());
   f.budget.take(f.node, x.numel());
@@ -91,7 +91,7 @@ Tensor fold_scatter_nd(const Fold& f) {
   const auto bytes = static_cast<std::size_t>(part * bit_width(x.dtype()) / 8);
   const auto* from = static_cast<const std::byte*>(updates.raw());
   auto* to = static_cast<std::byte*>(out.mutable_raw());
-  const auto* place = places.data<std::int64_t>();
+  const auto* place = indices.data<std::int64_t>();
   for (std::int64_t i = 0; i < parts; ++i) {
     std::int64_t at = 0;
     for (int axis = 0; axis < axes; ++axis, ++place) {
@@ -106,7 +106,7 @@ Tensor fold_scatter_nd(const Fold& f) {
 
 Tensor fold_tile(const Fold& f) {
   Tensor x = f.input(0);
-  const auto repeats = integers_of(f.node, f.input(1));
+  const auto repeats = integer_list(f.node, f.input(1));
   f.node.check(std::ssize(repeats) == x.rank(), "it has {} repeats of {}", repeats.size(), x.describe());
   for (int axis = 0; axis < x.rank(); ++axis) {
     const std::int64_t size = x.dim(axis), times = repeats[static_cast<std::size_t>(axis)];
@@ -130,7 +130,7 @@ Tensor fold_concat(const Fold& f) {
   }
   f.node.check(!parts.empty(), "it has no inputs");
   f.budget.take(f.node, count);
-  const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, f.input(0).rank())[0];
+  const int axis = normalized_axes(f.node, {f.node.integer("axis", 0, -8, 8)}, f.input(0).rank())[0];
   return ops::concat(parts, axis).tensor().to(f.input(0).dtype());
 }
 
@@ -139,7 +139,7 @@ Tensor fold_transpose(const Fold& f) {
   auto order = f.node.integers("perm");
   if (order.empty())
     for (int i = x.rank() - 1; i >= 0; --i) order.push_back(i);
-  const auto axes = axes_of(f.node, order, x.rank());
+  const auto axes = normalized_axes(f.node, order, x.rank());
   f.node.check(static_cast<int>(axes.size()) == x.rank(), "it orders {} of {} axes", axes.size(), x.rank());
   f.budget.take(f.node, x.numel());
   return ops::transpose(Variable(computable(x)), axes).tensor().to(x.dtype());
@@ -158,7 +158,7 @@ Tensor fold_unsqueeze(const Fold& f) {
   const Tensor& x = f.input(0);
   const auto given = f.list("axes", 1);
   const auto axes =
-      axes_of(f.node, given, x.rank() + static_cast<int>(std::min<std::size_t>(given.size(), 8)));
+      normalized_axes(f.node, given, x.rank() + static_cast<int>(std::min<std::size_t>(given.size(), 8)));
   Shape shape = x.shape();
   std::set<int> sorted(axes.begin(), axes.end());
   for (const int axis : sorted) shape.insert(shape.begin() + axis, 1);
@@ -167,7 +167,7 @@ Tensor fold_unsqueeze(const Fold& f) {
 
 Tensor fold_squeeze(const Fold& f) {
   const Tensor& x = f.input(0);
-  const auto axes = axes_of(f.node, f.list("axes", 1), x.rank());
+  const auto axes = normalized_axes(f.node, f.list("axes", 1), x.rank());
   Shape shape;
   for (int i = 0; i < x.rank(); ++i)
     if (x.dim(i) != 1 || (!axes.empty() && std::ranges::find(axes, i) == axes.end()))
@@ -189,7 +189,7 @@ Tensor fold_flatten(const Fold& f) {
 
 std::vector<Tensor> fold_split(const Fold& f, std::size_t parts) {
   const Tensor& x = f.input(0);
-  const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
+  const int axis = normalized_axes(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
   const auto count = static_cast<std::int64_t>(parts);
   check_parts(f.node, count);
   const std::int64_t size = x.dim(axis), each = (size + count - 1) / count;

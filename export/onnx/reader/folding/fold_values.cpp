@@ -8,7 +8,7 @@ namespace fq::detail {
 namespace {
 
 /// Returns the strides of a row-major tensor.
-std::vector<std::int64_t> steps_of(const Shape& shape) {
+std::vector<std::int64_t> row_major_steps(const Shape& shape) {
   std::vector<std::int64_t> steps(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) steps[i - 1] = steps[i] * shape[i];
   return steps;
@@ -16,7 +16,7 @@ std::vector<std::int64_t> steps_of(const Shape& shape) {
 
 /// Calls `visit` with the offsets in two tensors with these strides, for each index of `shape`.
 template <class F>
-void for_each_index(const Shape& shape, const std::vector<std::int64_t>& first,
+void visit_indices(const Shape& shape, const std::vector<std::int64_t>& first,
                     const std::vector<std::int64_t>& second, const F& visit) {
   std::vector<std::int64_t> index(shape.size(), 0);
   std::int64_t a = 0, b = 0;
@@ -66,7 +66,7 @@ const Reduction* find_reduction(const std::string& op) {
 
 std::vector<int> reduced_axes(const Fold& f, int rank) {
   const auto given = f.list("axes", 1);
-  auto axes = axes_of(f.node, given, rank);
+  auto axes = normalized_axes(f.node, given, rank);
   if (given.empty() && f.node.integer("noop_with_empty_axes", 0, 0, 1) == 0)
     for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
   return axes;
@@ -80,7 +80,7 @@ Shape leading(const Tensor& a, const Tensor& b) {
 
 /// Returns the strides of `x` along the leading axes of a broadcast shape.
 std::vector<std::int64_t> broadcast_steps(const Tensor& x, const Shape& lead) {
-  const auto own = steps_of(x.shape());
+  const auto own = row_major_steps(x.shape());
   std::vector<std::int64_t> steps(lead.size(), 0);
   const std::size_t missing = lead.size() + 2 - x.shape().size();
   for (std::size_t i = missing; i < lead.size(); ++i)
@@ -88,7 +88,7 @@ std::vector<std::int64_t> broadcast_steps(const Tensor& x, const Shape& lead) {
   return steps;
 }
 
-int axis_of(const Fold& f, std::int64_t given) { return axes_of(f.node, {given}, f.input(0).rank())[0]; }
+int input_axis(const Fold& f, std::int64_t given) { return normalized_axes(f.node, {given}, f.input(0).rank())[0]; }
 
 /// Returns a mirrored index. `reflect` does not repeat the edge.
 std::int64_t mirrored(std::int64_t at, std::int64_t size) {
@@ -102,11 +102,11 @@ struct Pads {
   Shape before, after;
 };
 
-Pads pads_of(const Fold& f) {
+Pads read_pads(const Fold& f) {
   const int rank = f.input(0).rank();
   const auto given = f.list("pads", 1);
   std::vector<int> axes;
-  if (f.has(3)) axes = axes_of(f.node, integers_of(f.node, f.input(3)), rank);
+  if (f.has(3)) axes = normalized_axes(f.node, integer_list(f.node, f.input(3)), rank);
   for (int axis = 0; axis < rank && !f.has(3); ++axis) axes.push_back(axis);
   f.node.check(given.size() == 2 * axes.size(), "it has {} pads of {} axes", given.size(), axes.size());
   for (const auto size : given)
@@ -147,10 +147,10 @@ Tensor fold_reduce(const Fold& f) {
   f.budget.take(f.node, x.numel());
   f.budget.take(f.node, kept);
   Tensor out = Tensor::full(kept, reduction.begin, DType::f64);
-  auto steps = steps_of(kept);
+  auto steps = row_major_steps(kept);
   for (const int axis : axes) steps[static_cast<std::size_t>(axis)] = 0;
   double* to = out.mutable_data<double>();
-  for_each_index(x.shape(), steps_of(x.shape()), steps, [&](std::int64_t from, std::int64_t at) {
+  visit_indices(x.shape(), row_major_steps(x.shape()), steps, [&](std::int64_t from, std::int64_t at) {
     to[at] = reduction.take(to[at], x.data<double>()[from]);
   });
   const double count =
@@ -161,7 +161,7 @@ Tensor fold_reduce(const Fold& f) {
   for (int axis = 0; axis < x.rank(); ++axis)
     if (keep || std::ranges::find(axes, axis) == axes.end())
       shape.push_back(kept[static_cast<std::size_t>(axis)]);
-  return of_type(out.reshape(shape), f.input(0).dtype());
+  return convert_type(out.reshape(shape), f.input(0).dtype());
 }
 
 Tensor fold_matmul(const Fold& f) {
@@ -179,7 +179,7 @@ Tensor fold_matmul(const Fold& f) {
   f.budget.take(f.node, numel(shape) * (inner / 64));
   Tensor out = Tensor::zeros(shape, DType::f64);
   double* to = out.mutable_data<double>();
-  for_each_index(out.numel() == 0 ? Shape{0} : lead, broadcast_steps(a, lead), broadcast_steps(b, lead),
+  visit_indices(out.numel() == 0 ? Shape{0} : lead, broadcast_steps(a, lead), broadcast_steps(b, lead),
                  [&](std::int64_t left, std::int64_t right) {
                    for (std::int64_t i = 0; i < rows; ++i, to += columns)
                      for (std::int64_t k = 0; k < inner; ++k)
@@ -189,12 +189,12 @@ Tensor fold_matmul(const Fold& f) {
                  });
   if (row) shape.erase(shape.end() - 2);
   if (column) shape.pop_back();
-  return of_type(out.reshape(shape), f.input(0).dtype());
+  return convert_type(out.reshape(shape), f.input(0).dtype());
 }
 
 Tensor fold_softmax(const Fold& f) {
   Tensor out = f.input(0).to(DType::f64).clone();
-  const AxisView view = axis_view(out.shape(), axis_of(f, f.node.integer("axis", -1, -8, 8)));
+  const AxisView view = axis_view(out.shape(), input_axis(f, f.node.integer("axis", -1, -8, 8)));
   const bool logarithm = f.node.node().op == "LogSoftmax";
   f.budget.take(f.node, out.numel());
   if (out.numel() == 0) return out.to(f.input(0).dtype());
@@ -213,7 +213,7 @@ Tensor fold_softmax(const Fold& f) {
 
 Tensor fold_cumsum(const Fold& f) {
   const Tensor x = f.input(0).to(DType::f64);
-  const AxisView view = axis_view(x.shape(), axis_of(f, static_cast<std::int64_t>(f.input(1).item())));
+  const AxisView view = axis_view(x.shape(), input_axis(f, static_cast<std::int64_t>(f.input(1).item())));
   const bool back = f.node.integer("reverse", 0, 0, 1) == 1,
              exclusive = f.node.integer("exclusive", 0, 0, 1) == 1;
   f.budget.take(f.node, x.numel());
@@ -229,7 +229,7 @@ Tensor fold_cumsum(const Fold& f) {
       total += v;
     }
   }
-  return of_type(out, f.input(0).dtype());
+  return convert_type(out, f.input(0).dtype());
 }
 
 Tensor fold_pad(const Fold& f) {
@@ -238,7 +238,7 @@ Tensor fold_pad(const Fold& f) {
   f.node.check(mode == "constant" || mode == "edge" || mode == "reflect" || mode == "wrap",
                "its mode is '{}'", mode);
   const double value = f.has(2) ? f.input(2).item() : f.node.number("value", 0);
-  const Pads pads = pads_of(f);
+  const Pads pads = read_pads(f);
   for (int axis = 0; axis < x.rank(); ++axis) {
     const std::int64_t size = x.dim(axis), before = pads.before[static_cast<std::size_t>(axis)],
                        whole = size + before + pads.after[static_cast<std::size_t>(axis)];
@@ -254,7 +254,7 @@ Tensor fold_pad(const Fold& f) {
       return mode == "wrap" ? (at % size + size) % size : at;
     });
   }
-  return of_type(x, f.input(0).dtype());
+  return convert_type(x, f.input(0).dtype());
 }
 
 }  // namespace fq::detail

@@ -20,7 +20,7 @@ const std::string* erf_argument(const GraphView& graph, const std::string& name)
   if (quotient != nullptr && graph.is_number(quotient->inputs[1], std::numbers::sqrt2))
     return &quotient->inputs[0];
   const auto* product = graph.maker(name, "Mul", 2);
-  return product != nullptr ? graph.beside(*product, 1 / std::numbers::sqrt2) : nullptr;
+  return product != nullptr ? graph.other_operand(*product, 1 / std::numbers::sqrt2) : nullptr;
 }
 
 /// Whether `name` is x^3, as a power or as products.
@@ -41,21 +41,21 @@ bool is_cube(const GraphView& graph, const std::string& name, const std::string&
 const std::string* tanh_argument(const GraphView& graph, const std::string& name) {
   const auto* product = graph.maker(name, "Mul", 2);
   const auto* sum_name =
-      product != nullptr ? graph.beside(*product, std::sqrt(2 / std::numbers::pi)) : nullptr;
+      product != nullptr ? graph.other_operand(*product, std::sqrt(2 / std::numbers::pi)) : nullptr;
   const auto* sum = sum_name != nullptr ? graph.maker(*sum_name, "Add", 2) : nullptr;
   if (sum == nullptr) return nullptr;
   for (const int i : {0, 1}) {
     const auto* term = graph.maker(sum->inputs[static_cast<std::size_t>(1 - i)], "Mul", 2);
-    const auto* cube = term != nullptr ? graph.beside(*term, 0.044715) : nullptr;
+    const auto* cube = term != nullptr ? graph.other_operand(*term, 0.044715) : nullptr;
     const auto& x = sum->inputs[static_cast<std::size_t>(i)];
     if (cube != nullptr && is_cube(graph, *cube, x)) return &x;
   }
   return nullptr;
 }
 
-std::optional<Gate> gate_of(const GraphView& graph, const std::string& name) {
+std::optional<Gate> match_gate(const GraphView& graph, const std::string& name) {
   const auto* sum = graph.maker(name, "Add", 2);
-  const auto* inner = sum != nullptr ? graph.beside(*sum, 1) : nullptr;
+  const auto* inner = sum != nullptr ? graph.other_operand(*sum, 1) : nullptr;
   if (inner == nullptr) return std::nullopt;
   const auto *erf = graph.maker(*inner, "Erf", 1), *tanh = graph.maker(*inner, "Tanh", 1);
   const auto* x = erf != nullptr    ? erf_argument(graph, erf->inputs[0])
@@ -68,7 +68,7 @@ std::optional<Gate> gate_of(const GraphView& graph, const std::string& name) {
 /// Finds all gates in a product of products. x may itself be a GELU.
 void find_gates(const GraphView& graph, const OnnxNode& product, int depth, std::vector<Gate>& gates) {
   for (const auto& input : product.inputs) {
-    if (auto gate = gate_of(graph, input)) gates.push_back(std::move(*gate));
+    if (auto gate = match_gate(graph, input)) gates.push_back(std::move(*gate));
     const auto* inner = depth > 0 ? graph.maker(input, "Mul", 2) : nullptr;
     if (inner != nullptr) find_gates(graph, *inner, depth - 1, gates);
   }
@@ -112,7 +112,7 @@ std::optional<OnnxNode> find_gelu(const GraphView& graph, const OnnxNode& last) 
   find_gates(graph, last, kDeepest, gates);
   for (const Gate& gate : gates) {
     if (!is_half_of_both(graph, last, gate)) continue;
-    auto node = in_place_of(last, "gelu", {gate.x});
+    auto node = pattern_node(last, "gelu", {gate.x});
     if (gate.by_tanh) node.attributes.emplace_back("approximate", std::string("tanh"));
     return node;
   }
@@ -124,7 +124,7 @@ std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last)
   for (const std::size_t i : {0, 1}) {
     const std::string &x = last.inputs[i], &gate = last.inputs[1 - i];
     const auto* sigmoid = graph.maker(gate, "Sigmoid", 1);
-    if (sigmoid != nullptr && sigmoid->inputs[0] == x) return in_place_of(last, "silu", {x});
+    if (sigmoid != nullptr && sigmoid->inputs[0] == x) return pattern_node(last, "silu", {x});
     const auto* hard = graph.maker(gate, "HardSigmoid", 1);
     if (hard == nullptr || hard->inputs[0] != x) continue;
     const auto* alpha = hard->attribute("alpha");
@@ -133,7 +133,7 @@ std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last)
     const auto* offset = beta != nullptr ? std::get_if<float>(beta) : nullptr;
     if (slope != nullptr && std::abs(*slope * 6 - 1) < 1e-5F &&
         (beta == nullptr || (offset != nullptr && *offset == 0.5F)))
-      return in_place_of(last, "hard_swish", {x});
+      return pattern_node(last, "hard_swish", {x});
   }
   return std::nullopt;
 }

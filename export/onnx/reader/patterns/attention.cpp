@@ -118,10 +118,10 @@ class Scores {
   /// Returns the name of x [B, H, S, D] if the layer transposes it as [B * H, S, D] to [B, H, D, S], else an
   /// empty text.
   [[nodiscard]] std::string turned_rows(const Layer& layer) const {
-    const Layer* turned = is(&layer, "reshape") ? op_.made(layer.inputs.at(0)) : nullptr;
-    const Layer* rows = is(turned, "transpose") ? op_.made(turned->inputs.at(0)) : nullptr;
+    const Layer* transposed = is(&layer, "reshape") ? op_.made(layer.inputs.at(0)) : nullptr;
+    const Layer* rows = is(transposed, "transpose") ? op_.made(transposed->inputs.at(0)) : nullptr;
     const Layer* x = is(rows, "reshape") ? op_.made(rows->inputs.at(0)) : nullptr;
-    if (x == nullptr || turned->options.value_or("axes", Shape()) != Shape{0, 2, 1}) return {};
+    if (x == nullptr || transposed->options.value_or("axes", Shape()) != Shape{0, 2, 1}) return {};
     Shape wanted = x->output.shape;
     if (wanted.size() != 4 || rows->output.shape != Shape{wanted[0] * wanted[1], wanted[2], wanted[3]})
       return {};
@@ -217,9 +217,9 @@ NodeOptions attention_options(const Shape& q, double scale, bool causal) {
   return options;
 }
 
-std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v) {
+std::optional<ImportValue> match_attention(const OpImport& op, const ImportValue& p, const ImportValue& v) {
   Scores scores(op);
-  const auto [weights, grid] = without_mark(op, p);
+  const auto [weights, grid] = remove_mark(op, p);
   if (v.fixed || batch_axis(v.shape) != 0 || !scores.read(weights)) return std::nullopt;
   const Shape &q = scores.q.shape, &k = scores.k.shape;
   const std::size_t rank = q.size();
@@ -239,7 +239,7 @@ std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p
   op.recognise("attention");
   ImportValue y =
       op.layer("scaled_dot_product_attention", attention_options(q, scores.scale, scores.causal), inputs);
-  if (grid >= 0) y = with_weights_on_grid(op, y, grid);
+  if (grid >= 0) y = mark_weights_grid(op, y, grid);
   return rank == 4 ? y : op.reshaped(y, {q[0], q[1], v.shape[2]}, "rows");
 }
 
@@ -253,7 +253,7 @@ std::optional<OnnxNode> find_without_nan(const GraphView& graph, const OnnxNode&
   const std::string& x = last.inputs[2];
   const bool fits = test != nullptr && test->inputs[0] == x && graph.number(last.inputs[1]) == 0.0 &&
                     graph.maker(x, "Softmax", 1) != nullptr;
-  return fits ? std::optional(in_place_of(last, "Identity", {x})) : std::nullopt;
+  return fits ? std::optional(pattern_node(last, "Identity", {x})) : std::nullopt;
 }
 
 }  // namespace fq::detail

@@ -35,7 +35,7 @@ bool GraphView::is_number(const std::string& name, double value) const {
   return given && std::abs(*given - value) <= 1e-5 * std::abs(value);
 }
 
-const std::string* GraphView::beside(const OnnxNode& node, double value) const {
+const std::string* GraphView::other_operand(const OnnxNode& node, double value) const {
   if (node.inputs.size() != 2) return nullptr;
   if (is_number(node.inputs[0], value)) return &node.inputs[1];
   return is_number(node.inputs[1], value) ? &node.inputs[0] : nullptr;
@@ -47,11 +47,11 @@ std::optional<std::vector<std::int64_t>> GraphView::integers(const std::string& 
   return value->to_vector<std::int64_t>();
 }
 
-OnnxNode in_place_of(const OnnxNode& last, std::string op, std::vector<std::string> inputs) {
+OnnxNode pattern_node(const OnnxNode& last, std::string op, std::vector<std::string> inputs) {
   return {std::move(op), last.name, std::string(kPatternDomain), std::move(inputs), {last.outputs[0]}, {}};
 }
 
-std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes, const Constants& constants) {
+std::vector<OnnxNode> replace_patterns(const std::vector<OnnxNode>& nodes, const Constants& constants) {
   const GraphView graph(nodes, constants);
   std::vector<OnnxNode> out;
   out.reserve(nodes.size());

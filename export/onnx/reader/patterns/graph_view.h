@@ -31,7 +31,7 @@ class GraphView {
   [[nodiscard]] bool is_number(const std::string& name, double value) const;
   [[nodiscard]] std::optional<double> number(const std::string& name) const;
   /// Returns the other input of a node with two inputs if one of them is the number `value`, else null.
-  [[nodiscard]] const std::string* beside(const OnnxNode& node, double value) const;
+  [[nodiscard]] const std::string* other_operand(const OnnxNode& node, double value) const;
   [[nodiscard]] std::optional<std::vector<std::int64_t>> integers(const std::string& name) const;
 
  private:
@@ -40,7 +40,7 @@ class GraphView {
 };
 
 /// Returns a node that replaces `last`, the end of a chain: same name and output.
-[[nodiscard]] OnnxNode in_place_of(const OnnxNode& last, std::string op, std::vector<std::string> inputs);
+[[nodiscard]] OnnxNode pattern_node(const OnnxNode& last, std::string op, std::vector<std::string> inputs);
 
 /// Each function returns the node that replaces the chain ending at `last`, or no value.
 [[nodiscard]] std::optional<OnnxNode> find_gelu(const GraphView& graph, const OnnxNode& last);
@@ -54,7 +54,7 @@ class GraphView {
 [[nodiscard]] std::optional<OnnxNode> find_padded_conv(const GraphView& graph, const OnnxNode& last);
 
 /// Replaces chains by layers. Nothing reads the remaining nodes of a chain.
-[[nodiscard]] std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes,
+[[nodiscard]] std::vector<OnnxNode> replace_patterns(const std::vector<OnnxNode>& nodes,
                                                   const Constants& constants);
 
 /// Adds all names that a node and its branches read.

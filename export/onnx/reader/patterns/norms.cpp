@@ -21,7 +21,7 @@ std::optional<std::vector<std::int64_t>> mean_axes(const GraphView& graph, const
   return list != nullptr ? std::optional(*list) : std::nullopt;
 }
 
-const OnnxNode* mean_of(const GraphView& graph, const std::string& name) {
+const OnnxNode* find_mean(const GraphView& graph, const std::string& name) {
   const auto* mean = graph.maker(name, "ReduceMean", 1);
   return mean != nullptr ? mean : graph.maker(name, "ReduceMean", 2);
 }
@@ -41,8 +41,8 @@ std::optional<Normalized> normalized(const GraphView& graph, const std::string& 
   if (centered == nullptr || sum == nullptr) return std::nullopt;
   const bool eps_last = graph.number(sum->inputs[1]).has_value();
   const auto eps = graph.number(sum->inputs[eps_last ? 1 : 0]);
-  const auto *variance = mean_of(graph, sum->inputs[eps_last ? 0 : 1]),
-             *mean = mean_of(graph, centered->inputs[1]);
+  const auto *variance = find_mean(graph, sum->inputs[eps_last ? 0 : 1]),
+             *mean = find_mean(graph, centered->inputs[1]);
   if (!eps || variance == nullptr || mean == nullptr || mean->inputs[0] != centered->inputs[0])
     return std::nullopt;
   const auto axes = mean_axes(graph, *mean);
@@ -70,7 +70,7 @@ std::optional<Scaled> scaled(const GraphView& graph, const std::string& name) {
 }
 
 OnnxNode layer_norm(const OnnxNode& last, const Scaled& found, const std::string& bias) {
-  auto node = in_place_of(last, "LayerNormalization", {found.value.x, found.scale, bias});
+  auto node = pattern_node(last, "LayerNormalization", {found.value.x, found.scale, bias});
   node.attributes.emplace_back("axes", found.value.axes);
   node.attributes.emplace_back("epsilon", static_cast<float>(found.value.eps));
   return node;

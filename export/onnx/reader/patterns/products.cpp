@@ -31,7 +31,7 @@ std::optional<std::vector<std::int64_t>> zeros_around(const GraphView& graph, co
   return out;
 }
 
-const OnnxNode* pad_before(const GraphView& graph, const std::string& name) {
+const OnnxNode* find_pad(const GraphView& graph, const std::string& name) {
   for (const std::size_t inputs : {2, 3})
     if (const auto* pad = graph.maker(name, "Pad", inputs)) return pad;
   return nullptr;
@@ -58,7 +58,7 @@ std::optional<OnnxNode> find_linear(const GraphView& graph, const OnnxNode& last
     if (weight == nullptr || weight->rank() != 2 ||
         !is_bias(graph.constant(last.inputs[1 - i]), weight->dim(1)))
       continue;
-    auto node = in_place_of(last, "MatMul", {product->inputs[0], product->inputs[1], last.inputs[1 - i]});
+    auto node = pattern_node(last, "MatMul", {product->inputs[0], product->inputs[1], last.inputs[1 - i]});
     node.name = product->name;
     return node;
   }
@@ -67,7 +67,7 @@ std::optional<OnnxNode> find_linear(const GraphView& graph, const OnnxNode& last
 
 std::optional<OnnxNode> find_padded_conv(const GraphView& graph, const OnnxNode& last) {
   if (last.op != "Conv" || last.inputs.empty()) return std::nullopt;
-  const auto* pad = pad_before(graph, last.inputs[0]);
+  const auto* pad = find_pad(graph, last.inputs[0]);
   const auto around = pad != nullptr ? zeros_around(graph, *pad) : std::nullopt;
   auto pads = around ? own_pads(last, around->size()) : std::nullopt;
   if (!pads) return std::nullopt;

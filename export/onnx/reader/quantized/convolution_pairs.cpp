@@ -31,7 +31,7 @@ class Pairing {
     std::vector<OnnxNode> nodes;
     std::set<std::string> gone;
     for (const auto& node : out_.nodes) {
-      const Chain chain = chain_of(node);
+      const Chain chain = find_chain(node);
       if (chain.quantize == nullptr || !pair(chain, nodes)) {
         nodes.push_back(node);
         continue;
@@ -46,7 +46,7 @@ class Pairing {
   }
 
  private:
-  [[nodiscard]] Chain chain_of(const OnnxNode& node) const {
+  [[nodiscard]] Chain find_chain(const OnnxNode& node) const {
     const auto before = [&](const OnnxNode* of, std::size_t i) {
       return of == nullptr || of->inputs.size() <= i ? nullptr : graph_.maker(of->inputs[i]);
     };
@@ -110,7 +110,7 @@ class Pairing {
 
 }  // namespace
 
-OnnxModel with_convolution_pairs(const OnnxModel& model) {
+OnnxModel pair_convolutions(const OnnxModel& model) {
   const bool some =
       std::ranges::any_of(model.nodes, [](const auto& node) { return node.op == "ConvInteger"; });
   return some ? Pairing(model).run() : model;

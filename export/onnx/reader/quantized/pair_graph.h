@@ -48,6 +48,6 @@ class PairGraph {
 
 /// Replaces Mul(Cast(Add(ConvInteger(q, w, zero), bias)), Mul(scale of q, scale of w)), the exporter's form,
 /// by a Conv of three DequantizeLinear. Other nodes stay unchanged.
-[[nodiscard]] OnnxModel with_convolution_pairs(const OnnxModel& model);
+[[nodiscard]] OnnxModel pair_convolutions(const OnnxModel& model);
 
 }  // namespace fq::detail

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-Tensor turned(const Tensor& x) { return ops::transpose(Variable(x), {1, 0}).tensor(); }
+Tensor transpose_matrix(const Tensor& x) { return ops::transpose(Variable(x), {1, 0}).tensor(); }
 
 class Placing {
  public:
@@ -52,7 +52,7 @@ class Placing {
                file_.weights[i].grid.origin);
     for (const auto& node : nodes_.list)
       for (std::size_t i = 0; i < node.reads.size(); ++i) place_output(node, i);
-    if (nodes_.output.grid >= 0) at_output(nodes_.output, "the network's output");
+    if (nodes_.output.grid >= 0) place_producer_grid(nodes_.output, "the network's output");
     return std::move(out_);
   }
 
@@ -61,9 +61,9 @@ class Placing {
   [[nodiscard]] bool moves(const std::string& name) const { return moving_.contains(name); }
 
   /// Returns the grid of a value, also if it was moved afterwards. -1: none.
-  [[nodiscard]] int grid_on(const GridNode::Read& read) const {
+  [[nodiscard]] int value_grid(const GridNode::Read& read) const {
     if (read.grid >= 0 || !moves(read.from)) return read.grid;
-    return grid_on(by_name_.at(read.from)->reads.at(0));
+    return value_grid(by_name_.at(read.from)->reads.at(0));
   }
 
   /// A rule for the first input applies to all inputs, so an input in floats needs its own rule.
@@ -72,7 +72,7 @@ class Placing {
     if (type == "embedding") return;
     std::vector<std::string> floats;
     for (std::size_t i = 0; i < node.reads.size(); ++i) {
-      const int index = grid_on(node.reads[i]);
+      const int index = value_grid(node.reads[i]);
       const std::string name =
           node.name + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
       if (index < 0) {
@@ -90,7 +90,7 @@ class Placing {
   void place_attention(const GridNode& node) {
     const auto& names = QuantAttention::quantizer_names();
     for (std::size_t i = 0; i < 3; ++i) {
-      const int index = grid_on(node.reads.at(i));
+      const int index = value_grid(node.reads.at(i));
       if (index < 0) continue;
       FQ_CHECK(grid(index).scale.rank() == 0, "import_onnx",
                "{} has a scale per channel within attention: one scale is supported", grid(index).origin);
@@ -118,7 +118,7 @@ class Placing {
                         (stored.values.shape() == own.shape() || stored.grid.axis < 0);
       const bool turns = !same && stored.values.rank() == 2 && own.rank() == 2 &&
                          stored.values.dim(0) == own.dim(1) && stored.values.dim(1) == own.dim(0) &&
-                         bitwise_equal(turned(stored.values), own);
+                         bitwise_equal(transpose_matrix(stored.values), own);
       if (!same && !turns) continue;
       used_weights_.insert(i);
       return add_weight(node, stored, own.shape(), turns);
@@ -130,7 +130,7 @@ class Placing {
       FQ_CHECK(false, "import_onnx",
                "{} has the codes of '{}', which the batch norm '{}' follows: fold it before quantizing",
                stored.grid.origin, node, norm->second);
-    Tensor codes = (turns ? turned(stored.codes) : stored.codes).reshape(shape);
+    Tensor codes = (turns ? transpose_matrix(stored.codes) : stored.codes).reshape(shape);
     const Format format = narrowed(stored.grid.format, codes);
     const std::string quantizer = node + ".weight_quantizer";
     ordered_json rule = grid_rule(quantizer, format);
@@ -138,7 +138,7 @@ class Placing {
     if (stored.grid.axis != -1 || scale.rank() > 0) {
       int axis = stored.grid.axis < 0 ? stored.grid.axis + stored.codes.rank() : stored.grid.axis;
       if (turns) axis = 1 - axis;
-      if (turns && scale.rank() == 2) scale = turned(scale);
+      if (turns && scale.rank() == 2) scale = transpose_matrix(scale);
       if (stored.grid.block > 0) {
         rule.erase("axis");
         rule["block_sizes"] = {{std::to_string(axis - codes.rank()), stored.grid.block}};
@@ -155,12 +155,12 @@ class Placing {
   void place_output(const GridNode& node, std::size_t i) {
     const GridNode::Read& read = node.reads[i];
     if (read.grid < 0 || placed_.contains({node.name, i})) return;
-    if (moves(node.name) && read_on(node.name, read.grid)) return;
-    at_output(read, fmt::format("the input of '{}' ({})", node.name, graph_->at(node.name).type()));
+    if (moves(node.name) && all_readers_quantize(node.name, read.grid)) return;
+    place_producer_grid(read, fmt::format("the input of '{}' ({})", node.name, graph_->at(node.name).type()));
   }
 
   /// Whether all readers of a node quantize it to that grid.
-  [[nodiscard]] bool read_on(const std::string& name, int index) const {
+  [[nodiscard]] bool all_readers_quantize(const std::string& name, int index) const {
     bool any = false;
     for (const auto& node : nodes_.list)
       for (const auto& read : node.reads) {
@@ -169,7 +169,7 @@ class Placing {
         const int own = read.grid;
         const bool same = own >= 0 ? same_grid(grid(own), grid(index))
                                    : moves(node.name) || placed_.contains({node.name, 0});
-        if (!same || (own < 0 && moves(node.name) && !read_on(node.name, index))) return false;
+        if (!same || (own < 0 && moves(node.name) && !all_readers_quantize(node.name, index))) return false;
       }
     if (nodes_.output.from == name)
       return nodes_.output.grid >= 0 && same_grid(grid(nodes_.output.grid), grid(index));
@@ -177,19 +177,19 @@ class Placing {
   }
 
   /// Places the grid at the output of the layer that computes the value. All readers must have that grid.
-  void at_output(const GridNode::Read& read, const std::string& what) {
+  void place_producer_grid(const GridNode::Read& read, const std::string& what) {
     std::string maker = read.from;
     while (moves(maker)) maker = by_name_.at(maker)->reads.at(0).from;
     const StoredGrid& stored = grid(read.grid);
     const bool weighted = maker != "input" && state_.contains("parameters/" + maker + ".weight") &&
                           is_quantizable(graph_->at(maker)) && graph_->at(maker).type() != "embedding";
-    FQ_CHECK(weighted && used_weights_.size() == file_.weights.size() && all_on(maker, read.grid),
+    FQ_CHECK(weighted && used_weights_.size() == file_.weights.size() && all_readers_share_grid(maker, read.grid),
              "import_onnx", "{} quantizes {}, where the network has no quantizer: do not quantize this value",
              stored.origin, what);
     const std::string quantizer = maker + ".output_quantizer";
     if (outputs_.insert(quantizer).second) add(quantizer, stored);
   }
-  [[nodiscard]] bool all_on(const std::string& name, int index) const {
+  [[nodiscard]] bool all_readers_share_grid(const std::string& name, int index) const {
     for (const auto& node : nodes_.list)
       for (const auto& read : node.reads)
         if (read.from == name &&

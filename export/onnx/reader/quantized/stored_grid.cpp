@@ -26,7 +26,7 @@ bool is_code(DType type) {
   return is_signed(type) || type == DType::u4 || type == DType::u8 || type == DType::u16;
 }
 
-Tensor scale_of(const NodeReader& node, const FindConstant& constant) {
+Tensor read_scale(const NodeReader& node, const FindConstant& constant) {
   node.check(node.has_input(1), "its scale is missing");
   const Tensor scale = constant(node.node().inputs[1]);
   if (!scale.defined())
@@ -41,7 +41,7 @@ Tensor scale_of(const NodeReader& node, const FindConstant& constant) {
 }
 
 /// Returns the zero point, which must be the same for all scales.
-int zero_point_of(const NodeReader& node, const FindConstant& constant, DType type, const Tensor& scale) {
+int read_zero_point(const NodeReader& node, const FindConstant& constant, DType type, const Tensor& scale) {
   if (!node.has_input(2)) return 0;
   const Tensor stored = constant(node.node().inputs[2]);
   node.check(stored.defined() && stored.numel() > 0, "its zero point '{}' is computed",
@@ -57,7 +57,7 @@ int zero_point_of(const NodeReader& node, const FindConstant& constant, DType ty
 
 /// Returns the integer format: signed if the zero point is in the middle of the type, unsigned if it is the
 /// lowest number.
-IntFormat format_of(const NodeReader& node, DType type, int zero_point) {
+IntFormat stored_format(const NodeReader& node, DType type, int zero_point) {
   const int bits = bit_width(type), middle = 1 << (bits - 1);
   const int above_lowest = zero_point + (is_signed(type) ? middle : 0);
   if (above_lowest == middle) return {bits, false, false};
@@ -79,12 +79,12 @@ StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DTy
                                ? node.node().outputs[0].substr(0, 100)
                                : node.node().name.substr(0, 100),
                            node.node().op);
-  out.scale = scale_of(node, constant);
-  out.zero_point = zero_point_of(node, constant, type, out.scale);
+  out.scale = read_scale(node, constant);
+  out.zero_point = read_zero_point(node, constant, type, out.scale);
   if (type == DType::f8_e4m3)
     out.format = FloatFormat{4, 3};
   else if (is_code(type))
-    out.format = format_of(node, type, out.zero_point);
+    out.format = stored_format(node, type, out.zero_point);
   else
     node.fail("its codes are {}: integers of up to 16 bits and E4M3 are supported", name(type));
   if (out.scale.numel() == 1) {
@@ -96,14 +96,14 @@ StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DTy
   return out;
 }
 
-Tensor codes_of(const Tensor& stored, const StoredGrid& grid) {
+Tensor subtract_zero_point(const Tensor& stored, const StoredGrid& grid) {
   Tensor out = numbers(stored).clone();
   for (std::int64_t i = 0; i < out.numel(); ++i)
     out.mutable_data<float>()[i] -= static_cast<float>(grid.zero_point);
   return out;
 }
 
-Granularity granularity_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
+Granularity scale_granularity(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
   if (grid.scale.rank() == 0) return Granularity::per_tensor();
   const int rank = codes.rank(), axis = grid.axis < 0 ? grid.axis + rank : grid.axis;
   node.check(axis >= 0 && axis < rank, "axis {} of codes of {}", grid.axis, codes.describe());
@@ -121,8 +121,8 @@ Granularity granularity_of(const NodeReader& node, const Tensor& codes, const St
   return by;
 }
 
-Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
-  return scaled_codes(codes, grid.scale, granularity_of(node, codes, grid));
+Tensor dequantize_codes(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
+  return scaled_codes(codes, grid.scale, scale_granularity(node, codes, grid));
 }
 
 ClippedCodes clipped_codes(const OnnxNode& clip, const FindConstant& constant, const StoredGrid& grid) {

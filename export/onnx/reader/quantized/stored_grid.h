@@ -32,12 +32,12 @@ using FindConstant = std::function<Tensor(const std::string&)>;
 /// fit neither signed nor unsigned codes, and types without a format.
 [[nodiscard]] StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DType type);
 /// Converts stored codes to codes, f32.
-[[nodiscard]] Tensor codes_of(const Tensor& stored, const StoredGrid& grid);
+[[nodiscard]] Tensor subtract_zero_point(const Tensor& stored, const StoredGrid& grid);
 /// Returns the granularity of the scales. Throws ArgumentError that names the node if the scales do not fit
 /// the codes.
-[[nodiscard]] Granularity granularity_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
-/// Returns code * scale. Throws as `granularity_of`.
-[[nodiscard]] Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
+[[nodiscard]] Granularity scale_granularity(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
+/// Returns code * scale. Throws as `scale_granularity`.
+[[nodiscard]] Tensor dequantize_codes(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
 
 /// The codes of a grid after a Clip.
 struct ClippedCodes {

@@ -19,9 +19,9 @@ int grid_of_mark(const ModelNode& node, std::string_view mark = kMark) {
 
 }  // namespace
 
-ImportValue onnx_ops::on_grid(const OpImport& op) {
+ImportValue onnx_ops::grid_mark(const OpImport& op) {
   const Shape& shape = op.value().shape;
-  const std::int64_t rank = rank_of(op.value()), scales = op.integer("scales", 0, 0, kLargestSize);
+  const std::int64_t rank = value_rank(op.value()), scales = op.integer("scales", 0, 0, kLargestSize);
   const std::int64_t given = op.integer("axis", 0, -8, 7), axis = given < 0 ? given + rank : given;
   const bool fits = scales == 0 || (axis >= 0 && axis < rank && shape[std::size_t(axis)] == scales);
   FQ_CHECK(fits, "import_onnx", "{}: it has {} scales along axis {} of {}: one for each element is needed",
@@ -30,14 +30,14 @@ ImportValue onnx_ops::on_grid(const OpImport& op) {
   return op.layer("identity", {}, {op.value()}, {}, std::string(kMark) + std::to_string(index));
 }
 
-std::pair<ImportValue, int> onnx_ops::without_mark(const OpImport& op, const ImportValue& x) {
+std::pair<ImportValue, int> onnx_ops::remove_mark(const OpImport& op, const ImportValue& x) {
   const ModelBuilder::Layer* layer = op.made(x.node);
   const int grid = layer == nullptr ? -1 : grid_of_mark(*layer);
   const ModelBuilder::Layer* behind = grid < 0 ? nullptr : op.made(layer->inputs.at(0));
   return behind == nullptr ? std::pair(x, -1) : std::pair(behind->output, grid);
 }
 
-ImportValue onnx_ops::with_weights_on_grid(const OpImport& op, const ImportValue& y, int index) {
+ImportValue onnx_ops::mark_weights_grid(const OpImport& op, const ImportValue& y, int index) {
   return op.layer("identity", {}, {y}, {}, std::string(kWeightsMark) + std::to_string(index));
 }
 

@@ -86,10 +86,10 @@ class Unquantizing {
   std::string cut(const OnnxNode& clip, std::string input, StoredGrid& grid) {
     const ClippedCodes left = clipped_codes(clip, graph_.finder(), grid);
     grid.format = left.format;
-    return left.relu ? relu_of(clip, std::move(input)) : input;
+    return left.relu ? add_relu(clip, std::move(input)) : input;
   }
 
-  std::string relu_of(const OnnxNode& clip, std::string input) {
+  std::string add_relu(const OnnxNode& clip, std::string input) {
     std::string name = clip.outputs.at(0) + ".relu";
     if (relus_.insert(name).second)
       out_.floats.nodes.push_back({"Relu", clip.name + ".relu", {}, {std::move(input)}, {name}, {}});
@@ -113,8 +113,8 @@ class Unquantizing {
     const NodeReader reader(node);
     if (stored.dtype() == DType::i32) return take_sums(node, stored);
     StoredGrid grid = stored_grid(reader, graph_.finder(), stored.dtype());
-    const Tensor codes = codes_of(stored, grid);
-    const Tensor values = values_of(reader, codes, grid);
+    const Tensor codes = subtract_zero_point(stored, grid);
+    const Tensor values = dequantize_codes(reader, codes, grid);
     add_values(node, node.inputs[0], values);
     out_.weights.push_back({std::move(grid), codes, values});
   }
@@ -136,7 +136,7 @@ class Unquantizing {
     grid.scale = scale.numel() == 1 ? scale.to(DType::f32).reshape({}) : scale.to(DType::f32);
     if (scale.numel() > 1) grid.axis = static_cast<int>(reader.integer("axis", 1, -8, 7));
     if (stored.rank() == 1 && grid.axis > 0) grid.axis = 0;
-    add_values(node, node.inputs[0], values_of(reader, stored.to(DType::f32), grid));
+    add_values(node, node.inputs[0], dequantize_codes(reader, stored.to(DType::f32), grid));
     out_.integer_bias = true;
   }
 
@@ -145,7 +145,7 @@ class Unquantizing {
     const NodeReader reader(quantize);
     reader.check(is_floating(floats.dtype()), "it quantizes the constant {}", floats.describe());
     const Tensor values = floats.to(DType::f32);
-    const auto by = granularity_of(reader, values, grid);
+    const auto by = scale_granularity(reader, values, grid);
     const Shape ranges = by.scale_shape(values.shape());
     Grid stored = Grid::from_amax(grid.format, by, Tensor::full(ranges, 1.0));
     stored.scale =
