@@ -16,7 +16,7 @@ using fq::detail::split_parts;
 
 constexpr double kMostAmount = 1e9;
 
-double number_of(const std::string& text, const std::string& key, const std::string& command) {
+double read_amount(const std::string& text, const std::string& key, const std::string& command) {
   double value = 0;
   FQ_CHECK(read_number(text, value), command, "--augment {} needs a number, as {}=2", key, key);
   FQ_CHECK(0 <= value && value <= kMostAmount, command, "--augment {}={}: give a number of 0 or more", key,
@@ -30,7 +30,7 @@ void set_change(AugmentOptions& options, const AugmentChange& change, const std:
   FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: give {}={}", change.name, values,
            change.name, change.help);
   for (std::size_t i = 0; i < parts.size(); ++i)
-    options.*change.numbers[i].value = number_of(parts[i], change.name, command);
+    options.*change.numbers[i].value = read_amount(parts[i], change.name, command);
 }
 
 void read_item(AugmentOptions& options, const std::string& item, const std::string& command) {
@@ -44,7 +44,7 @@ void read_item(AugmentOptions& options, const std::string& item, const std::stri
   FQ_CHECK(equal != std::string::npos, command, "--augment {} needs a number, as {}=2", key, key);
   const std::string values = item.substr(equal + 1);
   if (key == "flip") {
-    options.hflip = number_of(values, key, command) == 0 ? 0 : 0.5;
+    options.hflip = read_amount(values, key, command) == 0 ? 0 : 0.5;
     return;
   }
   const auto change = std::ranges::find_if(changes, [&](const auto& c) { return c.name == key; });

@@ -51,7 +51,7 @@ void print_report(const std::string& algorithm, const ptq::Report& report, Outpu
 }
 
 /// Returns the states to start from: --merge if it is given, else an existing --state.
-std::vector<std::string> states_of(const CalibrationOptions& options) {
+std::vector<std::string> initial_states(const CalibrationOptions& options) {
   auto paths = options.merge;
   if (paths.empty() && is_there(options.state)) paths.push_back(options.state);
   return paths;
@@ -154,7 +154,7 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
   NetworkCalibrateOptions calibrating{.samples = 0, .batches = batches, .keep_known = keep_known};
   calibrating.percentile = options.percentile;
   calibrating.mask = read_mask(network, options);
-  calibrating.states = states_of(options);
+  calibrating.states = initial_states(options);
   calibrating.keep_shares = !options.state.empty();
   calibrating.ranks = run_ranks();
   calibrating.progress_callback = [&](const std::string& line) { output.line(line); };

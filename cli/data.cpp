@@ -47,7 +47,7 @@ std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std:
   return std::make_shared<Hdf5Dataset>(path, options);
 }
 
-std::shared_ptr<const Dataset> open_data_for(Network& network, const std::string& path,
+std::shared_ptr<const Dataset> open_network_data(Network& network, const std::string& path,
                                              const std::string& group, Labels labels,
                                              const std::string& command) {
   Hdf5DatasetOptions options;
@@ -79,7 +79,7 @@ RunningNetwork check_running(const std::string& checkpoint, const DataOptions& d
   }
   Network& network = *out.network;
   if (task != nullptr) take_task(network, *task, command);
-  out.data = open_data_for(network, data.data, data.split, labels, command);
+  out.data = open_network_data(network, data.data, data.split, labels, command);
   if (labels == Labels::needed) check_task(network, *out.data, command);
   if (!planned.holds(checkpoint)) check_calibrated(network, command);
   return out;

@@ -57,7 +57,7 @@ void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, 
     throw Interrupted(label);
 }
 
-void for_each_batch(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+void visit_batches(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label) {
   const NoGrad no_grad;
@@ -77,7 +77,7 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
                    Output& output, const std::string& label) {
   PredictionParts parts(network, options, use);
   if (options.inputs || options.codes)
-    for_each_batch(
+    visit_batches(
         network, data, batch,
         [&](const Batch& samples, const Variable& y) { parts.add(samples.x, y.tensor()); }, output, label);
   else
@@ -88,8 +88,8 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
 
 FoldChange compare(const Network& before, const Network& after, const std::shared_ptr<const Dataset>& data,
                    std::int64_t batch, Output& output) {
-  FoldComparison comparison(before, after, *data, metric_options_of(before));
-  for_each_batch(
+  FoldComparison comparison(before, after, *data, token_metric_options(before));
+  visit_batches(
       before, data, batch,
       [&](const Batch& samples, const Variable& logits) { comparison.add(samples, logits.tensor()); }, output,
       "compare");

@@ -21,7 +21,7 @@ void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, 
                      const std::function<void(const Tensor& logits, const Tensor& labels)>& visit,
                      Output& output, const std::string& label);
 /// Calls `visit` with the samples and outputs of each batch. This process evaluates all batches.
-void for_each_batch(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+void visit_batches(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label);
 /// Calls `use` with the predictions of the network in parts (PredictionParts).

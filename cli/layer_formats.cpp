@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 constexpr const char* kFormats = "w4a4,int8";
 
 /// Returns the candidate formats, each once. The format of --preset is the first.
-std::vector<std::string> formats_of(const LayerFormatOptions& options, const std::string& preset) {
+std::vector<std::string> candidate_formats(const LayerFormatOptions& options, const std::string& preset) {
   std::vector<std::string> out{preset};
   for (const auto& name : listed_words(options.formats.value_or(kFormats)))
     if (std::ranges::find(out, name) == out.end()) out.push_back(name);
@@ -35,7 +35,7 @@ AutoQuantizeOptions plan_options(const LayerFormatOptions& options, const Quanti
   base.erase("preset");
   AutoQuantizeOptions out;
   out.constraint.effective_bits = *options.effective_bits;
-  out.formats = formats_of(options, *quantization.preset);
+  out.formats = candidate_formats(options, *quantization.preset);
   out.config = base.dump();
   out.calibration_samples = 0;  // all drawn samples
   return out;
@@ -65,13 +65,13 @@ void check_layer_formats(const LayerFormatOptions& options, const QuantizationOp
   if (!options.effective_bits) return;
   FQ_CHECK(quantization.preset, quantization.command,
            "--effective-bits goes with --preset: give the format of fewest bits, for example w2a2");
-  FQ_CHECK(!quantization.without_ranges(), quantization.command,
+  FQ_CHECK(!quantization.skips_calibration(), quantization.command,
            "--effective-bits measures calibrated formats: leave out --method none");
-  for (const auto& format : formats_of(options, *quantization.preset))
+  for (const auto& format : candidate_formats(options, *quantization.preset))
     if (format != "none") (void)QuantConfig::preset(format);
 }
 
-void check_formats_for(const Network& network, const LayerFormatOptions& options,
+void check_plannable(const Network& network, const LayerFormatOptions& options,
                        const QuantizationOptions& quantization, const Quantization& base) {
   check_classifies(network, quantization.command);
   Network copy = float_copy(network, quantization.keep_bn);

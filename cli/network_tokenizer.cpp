@@ -56,7 +56,7 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
   if (given != nullptr && names.empty()) network.identity().tokenizer = given->text();
 }
 
-Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, const std::string& function) {
+Tokenizer make_tokenizer(const Network& network, const std::string& checkpoint, const std::string& function) {
   const Shape sample = network.input_shape();
   FQ_CHECK(sample.size() == 2 && tells_tokens(network), function,
            "{} takes {} and does not predict the next token of each: give a network for a data set of "
@@ -71,7 +71,7 @@ Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, co
   }
 }
 
-MetricOptions metric_options_of(const Network& network) {
+MetricOptions token_metric_options(const Network& network) {
   MetricOptions out;
   const auto table = tells_tokens(network) ? token_table(network) : nullptr;
   if (table == nullptr) return out;
@@ -86,7 +86,7 @@ using fq::detail::Tokenizer;
 using fq::detail::TokenTable;
 
 /// Returns the class names of a text data set of characters or words with these tokens.
-std::vector<std::string> names_of(const GgufTokenizer& given) {
+std::vector<std::string> token_class_names(const GgufTokenizer& given) {
   std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
   (void)Tokenizer::from_names(names);
   return names;
@@ -104,7 +104,7 @@ void take(Network& network, const GgufTokenizer& given, const std::string& file)
     network.identity().tokenizer = table->text();
   } else if (!given.tokens.empty()) {
     check(std::ssize(given.tokens));
-    network.identity().class_names = names_of(given);
+    network.identity().class_names = token_class_names(given);
   }
 }
 

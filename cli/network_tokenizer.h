@@ -19,10 +19,10 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
 [[nodiscard]] std::shared_ptr<const fq::detail::TokenTable> token_table(const Network& network);
 /// Returns the tokenizer of the network's classes. Throws ArgumentError for a network that does not predict
 /// the next token of each position. `checkpoint` names the network in the message.
-[[nodiscard]] fq::detail::Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint,
+[[nodiscard]] fq::detail::Tokenizer make_tokenizer(const Network& network, const std::string& checkpoint,
                                                  const std::string& function);
 /// Returns the characters of the tokens that are classes, if the network has a tokenizer.json.
-[[nodiscard]] MetricOptions metric_options_of(const Network& network);
+[[nodiscard]] MetricOptions token_metric_options(const Network& network);
 
 /// Copies the tokenizer of the file to the network, for `generate` and `dataset from-text`. Logs the reason
 /// as a warning if the tokenizer is not usable.

@@ -44,7 +44,7 @@ Words schedule_words() {
   return words;
 }
 
-std::string kind_of(const std::string& word) {
+std::string schedule_kind(const std::string& word) {
   const auto words = schedule_words();
   return schedule_kinds()[static_cast<std::size_t>(std::ranges::find(words, word) - words.begin())];
 }
@@ -142,7 +142,7 @@ ScheduleOptions schedule_options(const OptimizationOptions& options, std::int64_
   const NamedValues given(command, "schedule", with_details(options.schedule, options.of_schedule),
                           schedule_words(), schedule_keys);
   ScheduleOptions out;
-  out.kind = kind_of(given.name());
+  out.kind = schedule_kind(given.name());
   out.warm_up = options.warm_up;
   out.step_every = given.steps("every", out.step_every, steps_per_epoch);
   out.milestones = given.step_list("at", steps_per_epoch);

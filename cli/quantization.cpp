@@ -155,7 +155,7 @@ ordered_json config_file(const std::string& path, bool trains) {
   return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(path).config);
 }
 
-ordered_json preset_of(const QuantizationOptions& options, bool choose_edges) {
+ordered_json read_preset(const QuantizationOptions& options, bool choose_edges) {
   PresetChoices choices;
   choices.weight_method = options.weight_method;
   if (choose_edges) choices.edge_bits = 0;
@@ -168,7 +168,7 @@ void check_percentile(const QuantizationOptions& options, const CalibrationOptio
   if (!calibration.percentile) return;
   const auto rules = [](const auto& rule) { return rule.method == "percentile"; };
   const auto fields = [](const auto& rule) { return rule.fields.calib_method == "percentile"; };
-  FQ_CHECK(!options.without_ranges() &&
+  FQ_CHECK(!options.skips_calibration() &&
                (config.algorithm == "percentile" || std::ranges::any_of(config.calibration, rules) ||
                 std::ranges::any_of(config.rules, fields)),
            options.command, "{} is for --method percentile: give that too, or leave it out",
@@ -268,7 +268,7 @@ Quantization checked_quantization(const QuantizationOptions& options, ordered_js
 Quantization read_quantization(const QuantizationOptions& options, bool choose_edges) {
   FQ_CHECK(!options.preset || !options.config, options.command, "--preset and --config: give one");
   ordered_json config = options.config ? config_file(*options.config, options.command == "qat")
-                                       : preset_of(options, choose_edges);
+                                       : read_preset(options, choose_edges);
   check_presets_own(options.edge_bits.has_value(), "edge-bits", "a rule", options);
   check_presets_own(options.weight_method.has_value(), "weight-method", "a rule", options);
   check_presets_own(options.attention.attention.has_value(), "attention", "rules for '*bmm_quantizer'",
@@ -279,7 +279,7 @@ Quantization read_quantization(const QuantizationOptions& options, bool choose_e
   if (options.scale) config["scale"] = *options.scale;
   if (options.strict) config["strict"] = true;
   if (options.algorithm) config["weight_algorithm"] = *options.algorithm;
-  if (options.method && !options.without_ranges()) {
+  if (options.method && !options.skips_calibration()) {
     with_place(options, [&] { keep_weight_algorithm(config); });
     set_method(config, *options.method);
   }
@@ -320,7 +320,7 @@ std::optional<CollectedSamples> choose_ranges(Network& network, const Quantizati
                                               const LoaderOptions& batches,
                                               const std::optional<std::string>& import,
                                               std::shared_ptr<const Dataset> data, Output& output) {
-  const bool calibrates = !options.without_ranges() && (data != nullptr || calibration.takes_states());
+  const bool calibrates = !options.skips_calibration() && (data != nullptr || calibration.takes_states());
   if (import) import_ranges(network, *import, calibrates, options.command, output);
   if (!calibrates) return std::nullopt;
   auto collected = calibrate_network(network, calibration, batches, data, output, import.has_value());

@@ -36,7 +36,7 @@ struct QuantizationOptions {
   bool strict = false, keep_bn = false;
   std::optional<std::string> method = {}, weight_method = {}, algorithm = {};
 
-  [[nodiscard]] bool without_ranges() const { return method == "none"; }
+  [[nodiscard]] bool skips_calibration() const { return method == "none"; }
   /// Returns the flag of the first given option, except for preset and config. Returns an empty text if no
   /// option is given.
   [[nodiscard]] std::string first_detail() const;

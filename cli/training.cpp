@@ -96,7 +96,7 @@ Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions&
     return make_loaders(run, options, trainer.distributed.ranks.get(), trainer.update.accumulation);
   });
   complete_training(trainer, run.network, *run.data);
-  trainer.objective.metric_options = metric_options_of(run.network);
+  trainer.objective.metric_options = token_metric_options(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   trainer.schedule = schedule_options(
       options.optimization, (batches + trainer.update.accumulation - 1) / trainer.update.accumulation,
@@ -105,7 +105,7 @@ Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions&
 }
 
 /// Returns null without a run directory, and on ranks other than the first.
-std::unique_ptr<RunRecorder> recorder_of(const Run& run, const TrainingOptions& options,
+std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions& options,
                                          TrainingReport& report) {
   const auto folder = run_folder(*options.line);
   if (!folder || !is_first_rank()) return nullptr;
@@ -328,7 +328,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   TrainingReport report(output, options.command,
                         loaders.training->options().batch_size * trainer.update.accumulation,
                         sample_noun(*run.data), one_class_each(run.network.task(), *run.data));
-  auto recorder = recorder_of(run, options, report);
+  auto recorder = make_recorder(run, options, report);
   const GracefulStop stop;
   const auto settings = fq::detail::run_settings(trainer, *loaders.training, loaders.validation.get());
   StateDict saved;
@@ -351,13 +351,13 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
       if (training->done() && is_first_rank()) finished = finished_result(run, flags, saved);
     }
     if (recorder && finished.is_null())
-      recorder->begin(run_config(flags, run, trainer, settings), step_of(saved));
+      recorder->begin(run_config(flags, run, trainer, settings), saved_step(saved));
     return training->fit();
   });
   if (!finished.is_null()) {
     output.line(
         fmt::format("nothing is left to do: the run of {} is done after {} steps; more --{} continue it",
-                    run.out, step_of(saved), trainer.steps > 0 ? "steps" : "epochs"));
+                    run.out, saved_step(saved), trainer.steps > 0 ? "steps" : "epochs"));
     return finished;
   }
   const nlohmann::ordered_json profiled = profile.finish(output);
@@ -366,7 +366,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
     throw Interrupted(options.command,
                       fmt::format(" in epoch {}: continue with --resume", result.epochs + 1));
   }
-  auto found = report.finish(result, step_of(saved), run.out);
+  auto found = report.finish(result, saved_step(saved), run.out);
   found.update(profiled);
   if (trainer.distributed.ranks)
     found.update(

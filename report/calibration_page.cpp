@@ -85,7 +85,7 @@ std::string notes(const QuantizerReport& q) {
   return out;
 }
 
-std::string card(const QuantizerReport& q, std::size_t place) {
+std::string card(const QuantizerReport& q, std::size_t index) {
   std::string also;
   for (const auto& alias : q.aliases) also += (also.empty() ? " · also " : ", ") + escaped(alias);
   std::string seen;
@@ -95,7 +95,7 @@ std::string card(const QuantizerReport& q, std::size_t place) {
   return fmt::format(
       "<section class=card id=q{} data-name=\"{}\"><h3 class=name>{}</h3><p class=facts>{}, "
       "{}{}{}</p>{}{}{}</section>\n",
-      place, escaped(q.name), escaped(q.name), escaped(q.format), escaped(q.granularity), seen, also,
+      index, escaped(q.name), escaped(q.name), escaped(q.format), escaped(q.granularity), seen, also,
       histogram_svg(q), range_table(q), notes(q));
 }
 

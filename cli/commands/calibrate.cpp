@@ -49,9 +49,9 @@ std::shared_ptr<const Dataset> open_images(const CalibrateOptions& options, Netw
   check_given(path, "data", "calibrate");
   if (network == nullptr) return open_any_data(path, split, false, LabelType::numbers);
   try {
-    return open_data_for(*network, path, split, Labels::needed, "calibrate");
+    return open_network_data(*network, path, split, Labels::needed, "calibrate");
   } catch (const Error&) {  // labels are optional
-    return open_data_for(*network, path, split, Labels::none, "calibrate");
+    return open_network_data(*network, path, split, Labels::none, "calibrate");
   }
 }
 
@@ -119,7 +119,7 @@ std::string calibration_step(const CalibrateOptions& options, const Dataset* dat
   std::string text = quantization_step(options.quantization);
   if (options.import) text += fmt::format(", with ranges of {}", *options.import);
   for (const auto& state : options.calibration.merge) text += fmt::format(", with the state {}", state);
-  if (data == nullptr || options.quantization.without_ranges()) return text;
+  if (data == nullptr || options.quantization.skips_calibration()) return text;
   return text + fmt::format(", calibrate on {} samples of {}", data->size(), options.data.data);
 }
 
@@ -133,7 +133,7 @@ std::optional<Calibration> place(const CalibrateOptions& options, Start start,
                     read_quantization(options.quantization)};
   (void)read_mask(state.network, options.calibration);
   place_quantizers(state.network, options.quantization, options.calibration, state.quantization,
-                   state.data != nullptr && !options.quantization.without_ranges());
+                   state.data != nullptr && !options.quantization.skips_calibration());
   return state;
 }
 

@@ -41,14 +41,14 @@ struct Sizes {
   }
 };
 
-std::map<std::string, Sizes> by_format(const std::vector<CompressedWeight>& weights) {
+std::map<std::string, Sizes> format_sizes(const std::vector<CompressedWeight>& weights) {
   std::map<std::string, Sizes> out;
   for (const auto& weight : weights) out[to_string(weight.format)].add(weight);
   return out;
 }
 
 /// Returns the parameters that stay floats: biases, normalisation, layers that are not quantized.
-Sizes of_floats(const Module& model) {
+Sizes float_sizes(const Module& model) {
   Sizes out;
   for (const auto& parameter : model.parameters()) {
     if (holds_codes(parameter)) continue;
@@ -75,7 +75,7 @@ ordered_json record(const std::string& name, const Sizes& sizes, Output& output)
 }
 
 ordered_json compressed(Network& network, Output& output) {
-  const auto formats = by_format(compress(network.module()));
+  const auto formats = format_sizes(compress(network.module()));
   auto out = ordered_json::object(), named = ordered_json::object();
   Sizes all;
   for (const auto& [name, sizes] : formats) {
@@ -83,7 +83,7 @@ ordered_json compressed(Network& network, Output& output) {
     all.add(sizes);
   }
   out["formats"] = std::move(named);
-  const Sizes floats = of_floats(network.module());
+  const Sizes floats = float_sizes(network.module());
   out["floats"] = record("floats", floats, output);
   all.add(floats);
   out["total"] = record("total", all, output);

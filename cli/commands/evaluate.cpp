@@ -30,7 +30,7 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
                 Output& output) {
   check_task(network, *data, "evaluate");
   check_calibrated(network, "evaluate");
-  Scoring sum(network, *data, metric_options_of(network));
+  Scoring sum(network, *data, token_metric_options(network));
   ClassScores classes(sum.accuracy() ? network.classes() : 0);
   const auto visit = [&](const Tensor& logits, const Tensor& labels) {
     sum.add(logits, labels);

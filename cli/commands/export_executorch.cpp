@@ -49,11 +49,11 @@ ordered_json write_program(const StateDict& network, const ExportOptions& option
                    module_words("export", home.python, "fakequant.engines.executorch_writer",
                                 {"--json=" + report, "--", described, made}),
                    {folder.file("output"), folder.file("errors"), options.timeout}, path);
-  ordered_json told = read_program_report(report, home.python);
+  ordered_json written = read_program_report(report, home.python);
   AtomicFile file(path);
   file.write(read_file(made, kMostBytes));
   file.commit();
-  return told;
+  return written;
 }
 
 }  // namespace
@@ -67,14 +67,14 @@ ExportWriter convert_to_executorch(Network& network, const ExportOptions& option
   const auto described = fq::detail::executorch_network(network.module(), network.input_shape());
   return [described, &options](Output& output) {
     const std::string path = output_file(options, "model.pte");
-    const ordered_json told = write_program(described, options, path, output);
-    const auto count = [&](const char* key) { return fq::detail::whole_or<std::int64_t>(told, key, 0); };
+    const ordered_json written = write_program(described, options, path, output);
+    const auto count = [&](const char* key) { return fq::detail::whole_or<std::int64_t>(written, key, 0); };
     output.line(fmt::format("{} bytes, {} quantized layers, {} parts for XNNPACK, in {}", count("bytes"),
                             count("quantized_layers"), count("delegates"), path));
-    if (told.contains("portable") && !told["portable"].empty())
-      output.line(fmt::format("portable kernels compute: {}", told["portable"].dump()));
+    if (written.contains("portable") && !written["portable"].empty())
+      output.line(fmt::format("portable kernels compute: {}", written["portable"].dump()));
     ordered_json result{{"files", {path}}};
-    result.update(told);
+    result.update(written);
     return result;
   };
 }

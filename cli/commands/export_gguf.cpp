@@ -16,7 +16,7 @@ namespace fq::cli {
 namespace {
 
 /// Returns the tokens of the class names. Data sets of texts write an unprintable byte as "\x0a".
-std::vector<std::string> tokens_of(const Network& network) {
+std::vector<std::string> token_texts(const Network& network) {
   auto names = network.identity().class_names;
   for (auto& name : names)
     if (name.size() == 4 && name.starts_with("\\x") &&
@@ -31,7 +31,7 @@ GgufModel gguf_file(Network& network, const ExportOptions& given) {
   options.name = std::filesystem::path(given.checkpoint).stem().string();
   const auto table = token_table(network);
   if (!table)
-    options.vocabulary = tokens_of(network);
+    options.vocabulary = token_texts(network);
   else if (!fq::detail::take_tokens(*table, options))
     log(LogLevel::warning,
         "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give llama.cpp "

@@ -30,7 +30,7 @@ OnnxModel onnx_model(const Network& network, const ExportOptions& given, Target 
 
 /// Prints and returns the operators that the engine computes in floats. Returns an empty list for a float
 /// network.
-nlohmann::ordered_json float_operators_of(Network& network, Target target, Output& output) {
+nlohmann::ordered_json report_float_operators(Network& network, Target target, Output& output) {
   auto listed = nlohmann::ordered_json::array();
   if (named_quantizers(network.module()).empty()) return listed;
   const auto floats = float_operators(network.module(), network.input_shape(), target);
@@ -68,7 +68,7 @@ ExportWriter convert_to_onnx(Network& network, const ExportOptions& options) {
             {"nodes", model.nodes.size()},
             {"opset", model.opset},
             {"ir_version", model.ir_version},
-            {"float_operators", float_operators_of(network, target, output)}};
+            {"float_operators", report_float_operators(network, target, output)}};
   };
 }
 

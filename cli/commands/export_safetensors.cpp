@@ -11,21 +11,21 @@
 namespace fq::cli {
 namespace {
 
-std::string beside(const std::string& path, const char* name) {
+std::string sibling_file(const std::string& path, const char* name) {
   return (std::filesystem::path(path).parent_path() / name).string();
 }
-std::string config_beside(const std::string& path) { return beside(path, "hf_quant_config.json"); }
+std::string config_path(const std::string& path) { return sibling_file(path, "hf_quant_config.json"); }
 
 }  // namespace
 
 std::vector<WrittenFile> safetensors_files(const ExportOptions& options) {
   check_several(options);
   const WrittenFile weights = written_file(options, "model.safetensors", kind::safetensors);
-  return {weights, {config_beside(weights.path), kind::modelopt_config, weights.make_folder}};
+  return {weights, {config_path(weights.path), kind::modelopt_config, weights.make_folder}};
 }
 
 ExportWriter convert_to_safetensors(Network& network, const ExportOptions& options) {
-  const std::string path = output_file(options, "model.safetensors"), config = config_beside(path);
+  const std::string path = output_file(options, "model.safetensors"), config = config_path(path);
   const std::string algorithm = modelopt_config(network.module())["quantization"]["quant_algo"];
   return [network, path, config, algorithm](Output& output) -> nlohmann::ordered_json {
     save_modelopt(path, network.module(), FAKEQUANT_VERSION);
@@ -38,11 +38,11 @@ ExportWriter convert_to_safetensors(Network& network, const ExportOptions& optio
 std::vector<WrittenFile> compressed_tensors_files(const ExportOptions& options) {
   check_several(options);
   const WrittenFile weights = written_file(options, "model.safetensors", kind::safetensors);
-  return {weights, {beside(weights.path, "config.json"), kind::compressed_config, weights.make_folder}};
+  return {weights, {sibling_file(weights.path, "config.json"), kind::compressed_config, weights.make_folder}};
 }
 
 ExportWriter convert_to_compressed_tensors(Network& network, const ExportOptions& options) {
-  const std::string path = output_file(options, "model.safetensors"), config = beside(path, "config.json");
+  const std::string path = output_file(options, "model.safetensors"), config = sibling_file(path, "config.json");
   const std::string format = compressed_tensors_config(network.module())["quantization_config"]["format"];
   return [network, path, config, format](Output& output) -> nlohmann::ordered_json {
     save_compressed_tensors(path, network.module(), FAKEQUANT_VERSION);

@@ -29,7 +29,7 @@ ClipCounts clip_counts(Network& network, const std::shared_ptr<const Dataset>& d
   network.module().to(chosen_device(options.general, "export"));
   ClipCounter counter(network.module());
   const RecordScope scope(counter);
-  for_each_batch(
+  visit_batches(
       network, data, options.data.batch, [](const Batch&, const Variable&) {}, output, "export");
   return counter.counts();
 }
@@ -46,7 +46,7 @@ std::vector<WrittenFile> scales_files(const ExportOptions& options) {
 ExportWriter convert_to_scales(Network& network, const ExportOptions& options) {
   std::shared_ptr<const Dataset> data;
   if (!options.data.data.empty())
-    data = open_data_for(network, options.data.data, options.data.split, Labels::none, "export");
+    data = open_network_data(network, options.data.data, options.data.split, Labels::none, "export");
   return [network, data, &options](Output& output) mutable -> nlohmann::ordered_json {
     const ClipCounts clips = clip_counts(network, data, options, output);
     const std::string prefix = scales_prefix(options);

@@ -65,7 +65,7 @@ std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const TextOp
   return ids;
 }
 
-Tensor prompts_of(const std::vector<std::int64_t>& ids, std::int64_t count) {
+Tensor repeat_prompt(const std::vector<std::int64_t>& ids, std::int64_t count) {
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < count; ++i) all.insert(all.end(), ids.begin(), ids.end());
   return Tensor::from(all, {count, std::ssize(ids)});
@@ -124,13 +124,13 @@ Plan plan_generate(const TextOptions& options, PlannedFiles&) {
   if (!options.prompt) check_given({}, "prompt", "generate");
   FQ_CHECK(!options.prompt->empty(), "generate", "--prompt is empty: give a token or more to begin with");
   const Network network = load_network(options.checkpoint);
-  const Tokenizer tokenizer = tokenizer_of(network, options.checkpoint, "generate");
+  const Tokenizer tokenizer = make_tokenizer(network, options.checkpoint, "generate");
   check_calibrated(network, "generate");
   const GenerateOptions how = generate_options(options, network.input_shape()[1]);
   Plan plan;
   plan.add(fmt::format("generate {} tokens with {}", options.tokens, options.checkpoint),
            [&options, network, tokenizer, how](Output& output, nlohmann::ordered_json& result) {
-             const Tensor prompts = prompts_of(encode_prompt(tokenizer, options), options.count);
+             const Tensor prompts = repeat_prompt(encode_prompt(tokenizer, options), options.count);
              network.module().to(chosen_device(options.general, "generate"));
              const Stopwatch watch;
              const Tensor ids = fq::generate(network.module(), prompts, how);

@@ -58,7 +58,7 @@ namespace {
 
 /// Copies tokenizer.json of the folder to the network, for `generate` and `dataset from-text`. Logs the
 /// reason as a warning if the tokenizer is not usable.
-void take_tokenizer_beside(Network& network, const std::string& from) {
+void take_folder_tokenizer(Network& network, const std::string& from) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::is_directory(from) ? fs::path(from) : fs::path(from).parent_path();
   const std::string file = (folder / "tokenizer.json").string();
@@ -92,7 +92,7 @@ Network transformer_network(const std::string& from, const ImportOptions& option
   const ImportedModel model = import_transformers(from, options, renames);
   Network network = Network::from_model(model, from);
   take_packed(network, transformer_weights(from));
-  if (take_token_classes(network, model)) take_tokenizer_beside(network, from);
+  if (take_token_classes(network, model)) take_folder_tokenizer(network, from);
   return network;
 }
 

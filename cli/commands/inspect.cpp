@@ -74,7 +74,7 @@ ordered_json inspect_onnx(const std::string& path, Output& output) {
           {"tensors", tensors.json()}};
 }
 
-std::string text_of(const GgufModel& model, const char* key) {
+std::string metadata_text(const GgufModel& model, const char* key) {
   const auto* value = model.value(key);
   const auto* text = value != nullptr ? std::get_if<std::string>(value) : nullptr;
   return text != nullptr ? *text : "";
@@ -87,8 +87,8 @@ ordered_json inspect_gguf(const std::string& path, Output& output) {
   const auto quantized = std::ranges::count_if(model.tensors, [](const GgufTensor& tensor) {
     return tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0;
   });
-  const std::string architecture = text_of(model, "general.architecture"),
-                    producer = text_of(model, "general.quantized_by");
+  const std::string architecture = metadata_text(model, "general.architecture"),
+                    producer = metadata_text(model, "general.quantized_by");
   output.line(fmt::format("GGUF of architecture {}{}: {} tensors, {} of them blocks of codes, {} keys",
                           architecture, producer.empty() ? "" : ", quantized by " + producer,
                           model.tensors.size(), quantized, model.metadata.size()));
@@ -132,7 +132,7 @@ bool is_state_file(const std::string& path) {
 }
 
 /// Returns the optimizer of the checkpoint's run, or the default of train and qat.
-OptimizerOptions optimizer_of(const StateDict& state) {
+OptimizerOptions saved_optimizer(const StateDict& state) {
   OptimizerOptions options;
   if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string())
     return options;
@@ -182,7 +182,7 @@ ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Out
        << (compressed ? ", compressed" : "");
   output.line(text.str());
   ordered_json result{{"kind", "checkpoint"}};
-  if (!compressed) result["memory"] = inspect_memory(network, optimizer_of(state), batch, output);
+  if (!compressed) result["memory"] = inspect_memory(network, saved_optimizer(state), batch, output);
   result.update({{"compressed", compressed},
                  {"identity", network.identity().to_json()},
                  {"parameters", sizes.parameters},

@@ -29,7 +29,7 @@ std::string trace_path(const Flags& flags) {
   return sibling_path(output, ".profile.json");
 }
 
-ordered_json rows_of(const Profile& profile) {
+ordered_json profile_rows(const Profile& profile) {
   auto rows = ordered_json::array();
   for (const ProfileRow& row : profile.rows)
     rows.push_back({{"layer", row.layer},
@@ -73,7 +73,7 @@ ordered_json ProfileReport::finish(Output& output) {
            {{"trace", session_->path},
             {"steps", profile.steps},
             {"ms_per_step", profile.milliseconds},
-            {"rows", rows_of(profile)}}}};
+            {"rows", profile_rows(profile)}}}};
 }
 
 namespace {
@@ -88,13 +88,13 @@ struct Line {
 };
 
 /// Returns the layer of a module: "conv1.input_quantizer" is part of conv1.
-std::string layer_of(const std::string& path) {
+std::string layer_name(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   const bool quantizer = path.find("_quantizer", dot == std::string::npos ? 0 : dot) != std::string::npos;
   return quantizer && dot != std::string::npos ? path.substr(0, dot) : path;
 }
 
-std::size_t column_of(const std::string& kind) {
+std::size_t column_index(const std::string& kind) {
   if (kind.starts_with("quantize") || kind == "tensor_quantizer forward") return 0;
   if (kind == "product forward") return 1;
   if (kind.ends_with(" forward")) return 5;
@@ -104,19 +104,19 @@ std::size_t column_of(const std::string& kind) {
 }
 
 /// Returns the label of a table line: the layer, or the kind of work outside of layers.
-std::string label_of(const ProfileRow& row) {
-  return row.layer.empty() ? fmt::format("({})", row.kind) : layer_of(row.layer);
+std::string row_label(const ProfileRow& row) {
+  return row.layer.empty() ? fmt::format("({})", row.kind) : layer_name(row.layer);
 }
 
-std::vector<Line> lines_of(const Profile& profile) {
+std::vector<Line> layer_lines(const Profile& profile) {
   std::vector<Line> lines;
   Line all{"all"};
   for (const ProfileRow& row : profile.rows) {
-    const std::string label = label_of(row);
+    const std::string label = row_label(row);
     auto line = std::ranges::find(lines, label, &Line::label);
     if (line == lines.end()) line = lines.insert(lines.end(), {label});
     for (Cells* cells : {&line->cells, &all.cells}) {
-      if (column_of(row.kind) < kColumns.size()) (*cells)[column_of(row.kind)] += row.milliseconds;
+      if (column_index(row.kind) < kColumns.size()) (*cells)[column_index(row.kind)] += row.milliseconds;
       cells->back() += row.milliseconds;
     }
   }
@@ -127,7 +127,7 @@ std::vector<Line> lines_of(const Profile& profile) {
 }  // namespace
 
 std::string profile_table(const Profile& profile) {
-  const auto lines = lines_of(profile);
+  const auto lines = layer_lines(profile);
   std::size_t width = 8;
   for (const Line& line : lines) width = std::max(width, line.label.size());
   std::string out = fmt::format("{:<{}}", "ms", width);

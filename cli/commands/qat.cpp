@@ -109,10 +109,10 @@ void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
 void check_formats(const QatRun& qat, const QatFlags& flags) {
   const QuantizationOptions& options = flags.quantization;
   const bool chooses = flags.formats.effective_bits.has_value();
-  const bool asked = options.preset || options.config || chooses;
+  const bool has_format = options.preset || options.config || chooses;
   const bool quantized = qat.run.network.quantized();
   const std::string& checkpoint = flags.training.checkpoint;
-  FQ_CHECK(quantized || asked, "qat",
+  FQ_CHECK(quantized || has_format, "qat",
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
            flags.training.model.init.value_or(checkpoint));
   if (!quantized) return;
@@ -149,7 +149,7 @@ std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planne
                      .initialised = std::move(initialised)}};
   Run& run = out.run;
   take_task(run.network, training.task, "qat");
-  run.data = open_data_for(run.network, training.data, "train", Labels::needed, "qat");
+  run.data = open_network_data(run.network, training.data, "train", Labels::needed, "qat");
   check_task(run.network, *run.data, "qat");
   check_formats(out, flags);
   return out;
@@ -163,8 +163,8 @@ void place_planned(QatRun& qat, const QatFlags& flags, const PlannedFiles& plann
   if (options.config && planned.holds(*options.config)) return;
   qat.quantization = read_quantization(options, flags.formats.effective_bits.has_value());
   if (flags.formats.effective_bits)
-    return check_formats_for(qat.run.network, flags.formats, options, *qat.quantization);
-  const std::optional<bool> images = !options.without_ranges();
+    return check_plannable(qat.run.network, flags.formats, options, *qat.quantization);
+  const std::optional<bool> images = !options.skips_calibration();
   place_quantizers(qat.run.network, options, flags.calibration, *qat.quantization,
                    qat.run.resume ? std::nullopt : images);
 }
@@ -178,7 +178,7 @@ void check_mask(const QatRun& qat, const QatFlags& flags, const TrainerOptions& 
 /// Throws the errors of the run before its first step.
 void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
   const Run& run = qat.run;
-  if (!run.resume && (from_file || flags.quantization.without_ranges())) check_calibrated(run.network, "qat");
+  if (!run.resume && (from_file || flags.quantization.skips_calibration())) check_calibrated(run.network, "qat");
   TrainerOptions trainer = qat.options.training;
   complete_training(trainer, run.network.identity().config(), choices(flags), false, is_text(*run.data));
   check_ranges(trainer, flags);
@@ -204,7 +204,7 @@ void quantize_run(QatRun& qat, const QatFlags& flags, Output& output) {
                                       flags.training.batch, output);
   }
   output.line(quantization_text(options, *qat.quantization));
-  const std::optional<bool> images = !options.without_ranges();
+  const std::optional<bool> images = !options.skips_calibration();
   if (qat.places_later)
     place_quantizers(run.network, options, flags.calibration, *qat.quantization,
                      run.resume ? std::nullopt : images);
@@ -333,7 +333,7 @@ void add_steps(Plan& plan, const QatFlags& flags, const std::shared_ptr<SharedRu
     std::string text = quantization_step(flags.quantization);
     if (flags.formats.effective_bits)
       text = fmt::format("choose a format for each layer, {} bits a weight", *flags.formats.effective_bits);
-    if (!flags.quantization.without_ranges())
+    if (!flags.quantization.skips_calibration())
       text += fmt::format(", calibrate on {} samples", flags.calibration.sample_count());
     plan.add(text, [&flags, shared](Output& output, auto&) { quantize_run(*shared->qat, flags, output); });
   }

@@ -85,7 +85,7 @@ void naming_phase(const Phase& phase, Check&& check) {
 
 /// Calls `check` with the call and the flags of every phase. Errors name the phase.
 template <class Check>
-void for_each_phase(const Recipe& recipe, Check&& check) {
+void visit_phases(const Recipe& recipe, Check&& check) {
   for (const Phase& phase : recipe.phases)
     naming_phase(phase, [&] {
       const auto call = find_command(phase.command).call();
@@ -97,22 +97,22 @@ void for_each_phase(const Recipe& recipe, Check&& check) {
 
 /// Checks the outputs of all phases. A later phase may read them, but the recipe file itself is protected.
 void check_outputs(const Recipe& recipe, const std::string& file) {
-  for_each_phase(recipe, [&](const Invocation& call, const Flags& arguments) {
+  visit_phases(recipe, [&](const Invocation& call, const Flags& arguments) {
     check_files(call.set(), arguments, {{"recipe", file}});
   });
 }
 
 ordered_json dry_run_recipe(const Recipe& recipe, const std::string& file, Output& output) {
   ordered_json phases = ordered_json::array();
-  std::size_t place = 0;
-  for_each_phase(recipe, [&](const Invocation& call, const Flags& arguments) {
+  std::size_t index = 0;
+  visit_phases(recipe, [&](const Invocation& call, const Flags& arguments) {
     const auto files = files_to_write(call.set(), arguments, {{"recipe", file}});
-    output.line(fmt::format("[{}/{}] {}: would write {}", place + 1, recipe.phases.size(),
-                            recipe.phases[place].name,
+    output.line(fmt::format("[{}/{}] {}: would write {}", index + 1, recipe.phases.size(),
+                            recipe.phases[index].name,
                             files.empty() ? "nothing" : fmt::format("{}", fmt::join(files, ", "))));
     phases.push_back(
-        {{"name", recipe.phases[place].name}, {"command", arguments.command()}, {"writes", files}});
-    ++place;
+        {{"name", recipe.phases[index].name}, {"command", arguments.command()}, {"writes", files}});
+    ++index;
   });
   output.line("all phases fit each other; nothing was written");
   return {{"dry_run", true}, {"phases", phases}};
@@ -133,7 +133,7 @@ std::vector<std::function<void()>> plan_phases(const Recipe& recipe) {
   PlannedFiles planned;
   std::vector<std::function<void()>> programs;
   auto phase = recipe.phases.begin();
-  for_each_phase(recipe, [&](Invocation& call, const Flags& arguments) {
+  visit_phases(recipe, [&](Invocation& call, const Flags& arguments) {
     check_general_flags(arguments);
     for (const auto& check : call.plan(arguments, planned).program_checks)
       programs.emplace_back([phase = *phase, check] { naming_phase(phase, check); });

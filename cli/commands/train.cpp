@@ -50,7 +50,7 @@ std::optional<Run> prepare(const TrainingOptions& options, const PlannedFiles& p
     if (!network) return std::nullopt;
     run = Run{.network = std::move(*network)};
     take_task(run->network, options.task, "train");
-    run->data = open_data_for(run->network, options.data, "train", Labels::needed, "train");
+    run->data = open_network_data(run->network, options.data, "train", Labels::needed, "train");
   }
   run->out = output_checkpoint(*options.line);
   run->resume = resuming(options);

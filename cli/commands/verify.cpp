@@ -60,7 +60,7 @@ struct Comparison {
 };
 
 /// Returns the report. "same" is true if the engine and the network compute the same.
-ordered_json compare_in(const Comparison& comparison, const std::shared_ptr<const Dataset>& data,
+ordered_json run_comparison(const Comparison& comparison, const std::shared_ptr<const Dataset>& data,
                         const VerifyOptions& options, Output& output) {
   const TemporaryFolder folder;
   Network network = *comparison.network;
@@ -79,7 +79,7 @@ void verify_in_engines(const std::vector<Comparison>& comparisons, const std::sh
   for (const Comparison& comparison : comparisons) {
     const auto name = comparison.engine->name;
     if (comparisons.size() > 1) output.line(fmt::format("-- {}", name));
-    const auto report = compare_in(comparison, data, options, output);
+    const auto report = run_comparison(comparison, data, options, output);
     reports.push_back(ordered_json{{"name", name}});
     reports.back().update(report);
     if (report.at("same").get<bool>()) continue;

@@ -39,19 +39,19 @@ class LayerRecorder : public Recorder {
   std::int64_t count_ = 0;
 };
 
-Tensor on_host(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
+Tensor host_copy(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
 
 void LayerRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                           Attributes attributes) {
   if (op != "linear") return;
   const std::string at = fmt::format("layers/{:04} {}/", count_++, module_path());
-  layers_.set(at + "x", on_host(inputs.at(0).tensor()));
-  layers_.set(at + "y", on_host(output.tensor()));
-  if (inputs.size() > 2 && inputs[2].defined()) layers_.set(at + "bias", on_host(inputs[2].tensor()));
+  layers_.set(at + "x", host_copy(inputs.at(0).tensor()));
+  layers_.set(at + "y", host_copy(output.tensor()));
+  if (inputs.size() > 2 && inputs[2].defined()) layers_.set(at + "bias", host_copy(inputs[2].tensor()));
   const bool by_rows = std::ranges::any_of(attributes, [](const auto& a) { return a.first == "engine"; });
   if (const QuantizedTensor* codes = inputs.at(1).quantized(); by_rows && codes != nullptr) {
-    layers_.set(at + "codes", on_host(codes->codes));
-    layers_.set(at + "scale", on_host(codes->grid.scale));
+    layers_.set(at + "codes", host_copy(codes->codes));
+    layers_.set(at + "scale", host_copy(codes->grid.scale));
   }
 }
 
@@ -96,7 +96,7 @@ class UniformTokens : public Dataset {
   std::uint64_t seed_;
 };
 
-ValueRange range_of(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
+ValueRange data_range(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   ValueRange range{infinity, -infinity};
   DataLoader loader(data, {.batch_size = batch, .shuffle = false});
@@ -109,7 +109,7 @@ ValueRange range_of(const std::shared_ptr<const Dataset>& data, std::int64_t bat
 }
 
 /// Returns the largest token id of the data plus one.
-std::int64_t tokens_of(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
+std::int64_t count_token_ids(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
   std::int64_t largest = 0;
   DataLoader loader(data, {.batch_size = batch, .shuffle = false});
   while (auto next = loader.next()) {
@@ -164,9 +164,9 @@ std::vector<Data> samples_to_compare(const Data& data, const ExpectedOptions& op
   const auto stream = static_cast<std::uint64_t>(seed);
   if (data->token_ids())
     return {data,
-            std::make_shared<UniformTokens>(data->sample_shape(), random, tokens_of(data, batch), stream)};
+            std::make_shared<UniformTokens>(data->sample_shape(), random, count_token_ids(data, batch), stream)};
   return {data,
-          std::make_shared<UniformSamples>(data->sample_shape(), random, range_of(data, batch), stream)};
+          std::make_shared<UniformSamples>(data->sample_shape(), random, data_range(data, batch), stream)};
 }
 
 void count_expected(const StateDict& state, Expected& expected) {
@@ -201,7 +201,7 @@ std::string write_layers(Network& network, const Data& data, const std::string& 
   Tensor x;
   {
     const RecordScope scope(recorder);
-    for_each_batch(
+    visit_batches(
         network, std::make_shared<Subset>(data, rows), kLayerSamples,
         [&](const Batch& samples, const Variable&) { x = samples.x; }, output, "verify");
   }

@@ -77,7 +77,7 @@ void check_kind(const OutputFile& output, const Flags& flags) {
 }
 
 /// Creates the folder of an output file. Adds the new folders before `made`, the innermost first.
-void make_folder_of(const WrittenFile& file, std::vector<std::string>& made) {
+void make_parent_folder(const WrittenFile& file, std::vector<std::string>& made) {
   if (!file.make_folder) return;
   const fs::path folder = fs::path(file.path).parent_path();
   std::error_code error;
@@ -129,7 +129,7 @@ std::vector<std::string> check_files(const FlagSet& set, const Flags& flags,
   std::vector<std::string> made;
   try {
     for (const auto& output : checked_outputs(set, flags, others)) {
-      make_folder_of(output.file, made);
+      make_parent_folder(output.file, made);
       check_writable(output.file.path);
     }
   } catch (...) {
@@ -152,7 +152,7 @@ std::vector<std::string> files_to_write(const FlagSet& set, const Flags& flags,
 
 namespace {
 
-std::string key_of(const std::string& path) {
+std::string path_key(const std::string& path) {
   std::string key = std::filesystem::path(path).lexically_normal().string();
   while (key.size() > 1 && key.ends_with('/')) key.pop_back();
   return key;
@@ -161,15 +161,15 @@ std::string key_of(const std::string& path) {
 }  // namespace
 
 void PlannedFiles::add(const std::string& path, const Network& network) {
-  identities_[key_of(path)] = network.identity();
+  identities_[path_key(path)] = network.identity();
 }
 
-void PlannedFiles::add(const std::string& path) { identities_[key_of(path)] = std::nullopt; }
+void PlannedFiles::add(const std::string& path) { identities_[path_key(path)] = std::nullopt; }
 
-bool PlannedFiles::holds(const std::string& path) const { return identities_.contains(key_of(path)); }
+bool PlannedFiles::holds(const std::string& path) const { return identities_.contains(path_key(path)); }
 
 std::optional<Network> PlannedFiles::network(const std::string& path) const {
-  const auto found = identities_.find(key_of(path));
+  const auto found = identities_.find(path_key(path));
   if (found == identities_.end()) return load_network(path);
   if (!found->second) return std::nullopt;
   return Network::create(*found->second);

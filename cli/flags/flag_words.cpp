@@ -100,14 +100,14 @@ std::vector<std::pair<std::string, std::string>> all_words() {
   return out;
 }
 
-bool in_a_name(char c) {
+bool is_name_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
          std::string_view("_./-").find(c) != std::string_view::npos;
 }
 
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   const bool before = begin == 0 || text[begin - 1] == ' ' || text[begin - 1] == '(';
-  return before && (end >= text.size() || !in_a_name(text[end]));
+  return before && (end >= text.size() || !is_name_character(text[end]));
 }
 
 }  // namespace

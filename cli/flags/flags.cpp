@@ -42,13 +42,13 @@ po::variables_map parse(const FlagSet& set, const po::options_description& all,
                         const std::vector<std::string>& arguments) {
   const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
-  po::store(po::command_line_parser(arguments).options(all).positional(set.places()).style(style).run(),
+  po::store(po::command_line_parser(arguments).options(all).positional(set.positional_arguments()).style(style).run(),
             values);
   po::notify(values);
   return values;
 }
 
-std::vector<std::string> commands_with(const std::string& flag) {
+std::vector<std::string> owning_commands(const std::string& flag) {
   std::vector<std::string> found;
   const auto add = [&](const Command& command) {
     if (!command.call || std::ranges::count(command.call()->set().names(), flag) == 0) return;
@@ -75,7 +75,7 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
     if (const auto* removed = find_removed_flag(name)) FQ_CHECK(false, command, "{}", removed->message());
     auto names = set.names();
     for (auto& known : names) known = "--" + known;
-    const auto others = commands_with(name);
+    const auto others = owning_commands(name);
     FQ_CHECK(others.empty(), command, "unknown flag --{}: it is one of {}", name,
              detail::alternatives(others));
     FQ_CHECK(false, command, "unknown flag {}{}", error.get_option_name(),

@@ -124,7 +124,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kHead = 4096;
 constexpr const char* kForeign = "a file that fakequant does not write";
 
-std::string head_of(const std::string& path) {
+std::string read_head(const std::string& path) {
   std::string head(kHead, '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file && errno == ENOMEM) throw std::bad_alloc();
@@ -156,11 +156,11 @@ std::string data_set_kind(const std::string& path) try {
 /// folder. Other files belong to another program.
 std::optional<std::string> safetensors_kind(const std::string& path) try {
   const SafetensorsFile file(path);
-  const auto beside = [&](const char* name) {
+  const auto sibling_kind = [&](const char* name) {
     return json_kind((fs::path(path).parent_path() / name).string());
   };
-  const bool ours = beside("hf_quant_config.json") == kind::modelopt_config ||
-                    beside("config.json") == kind::compressed_config;
+  const bool ours = sibling_kind("hf_quant_config.json") == kind::modelopt_config ||
+                    sibling_kind("config.json") == kind::compressed_config;
   const bool packed = std::ranges::any_of(
       file.entries(), [](const auto& entry) { return entry.name.ends_with(".weight_scale"); });
   return packed && ours ? kind::safetensors : "a safetensors file of another program";
@@ -192,7 +192,7 @@ bool is_page(const std::string& head) {
 std::string output_kind(const std::string& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none) || fs::file_size(path, none) == 0) return "";
-  const std::string head = head_of(path);
+  const std::string head = read_head(path);
   if (head.starts_with("\x89"
                        "FQS\r\n"))
     return state_kind(path);

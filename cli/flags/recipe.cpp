@@ -28,7 +28,7 @@ class RecipeChanges {
 
   /// Returns the changes of a phase by flag. Each value is an object with that one key. Throws ArgumentError
   /// for an unknown flag of the command, naming the nearest.
-  [[nodiscard]] std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> of_phase(
+  [[nodiscard]] std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> phase_changes(
       const std::string& name, const FlagSet& set);
   /// Throws ArgumentError for a change that matched no phase. `phases` are the names for the message.
   void check_used(const std::vector<std::string>& phases) const;
@@ -42,7 +42,7 @@ class RecipeChanges {
   };
 
   /// Returns the flag or setting that a change sets in a phase; empty if it is for other phases.
-  static std::string key_in(const Change& change, const std::string& phase, const FlagSet& set);
+  static std::string flag_key(const Change& change, const std::string& phase, const FlagSet& set);
 
   std::vector<Change> changes_;
 };
@@ -50,7 +50,7 @@ class RecipeChanges {
 using nlohmann::ordered_json;
 
 /// Parses lists, true and false as JSON. Keeps numbers and any other value as text.
-ordered_json value_in(const std::string& text) {
+ordered_json parse_value(const std::string& text) {
   auto value = ordered_json::parse(text, nullptr, false);
   const bool plain = value.is_discarded() || value.is_null() || value.is_object() || value.is_number();
   return plain ? ordered_json(text) : value;
@@ -61,14 +61,14 @@ RecipeChanges::RecipeChanges(const std::vector<std::string>& texts) {
     const std::size_t equals = text.find('='), dot = text.find('.');
     FQ_CHECK(equals != std::string::npos && dot > 0 && dot < equals && text[equals - 1] != '.', "run",
              "--set is '{}': give PHASE.FLAG=VALUE, for example train.lr=0.01", text);
-    Change change{text, text.substr(0, equals), value_in(text.substr(equals + 1))};
+    Change change{text, text.substr(0, equals), parse_value(text.substr(equals + 1))};
     for (const auto& other : changes_)
       FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': give one", other.text, text);
     changes_.push_back(std::move(change));
   }
 }
 
-std::string RecipeChanges::key_in(const Change& change, const std::string& phase, const FlagSet& set) {
+std::string RecipeChanges::flag_key(const Change& change, const std::string& phase, const FlagSet& set) {
   for (const auto& name : {phase, set.command()}) {
     if (!change.name.starts_with(name + ".")) continue;
     const std::string key = change.name.substr(name.size() + 1);
@@ -78,12 +78,12 @@ std::string RecipeChanges::key_in(const Change& change, const std::string& phase
   return {};
 }
 
-std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges::of_phase(
+std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges::phase_changes(
     const std::string& name, const FlagSet& set) {
   std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> out;
   std::map<std::string, std::string> texts;
   for (auto& change : changes_) {
-    const std::string key = key_in(change, name, set);
+    const std::string key = flag_key(change, name, set);
     if (key.empty()) continue;
     auto names = set.names();
     for (const Setting& setting : set.settings_table()) names.push_back(setting.key);
@@ -143,7 +143,7 @@ std::string argument_text(const JsonValue& value) {
 
 /// Returns the path of an output of a recipe. Throws ArgumentError if it lies outside of `where`: the recipe
 /// may come from another person.
-std::string path_below(const JsonValue& value, std::string_view where) {
+std::string checked_output_path(const JsonValue& value, std::string_view where) {
   std::string text = argument_text(value);
   const std::filesystem::path path = std::filesystem::path(text).lexically_normal();
   if (path.is_absolute() || (!path.empty() && *path.begin() == ".."))
@@ -166,7 +166,7 @@ class Reader {
       root_.at("grid").fail("the grid of a recipe belongs to " + removed_command("sweep"));
     root_.expect_keys(both(kShared, {"output", "phases", "comment"}), "of a recipe");
     if (root_.has("output"))
-      folder_ = path_below(root_.at("output"), "the current folder (run --output names any other)");
+      folder_ = checked_output_path(root_.at("output"), "the current folder (run --output names any other)");
     if (flags_.given("output")) folder_ = flags_.text("output");
     Recipe recipe{folder_, {}};
     for (const auto& phase : root_.at("phases").elements()) recipe.phases.push_back(read_phase(phase));
@@ -194,7 +194,7 @@ class Reader {
     for (const auto& [key, value] : entry.json().items())
       if (is_moved(set, key)) known.push_back(key);
     entry.expect_keys(known, "of " + phase.command);
-    const auto changes = changes_.of_phase(phase.name, set);
+    const auto changes = changes_.phase_changes(phase.name, set);
     for (const auto& [key, value] : entry.json().items())
       if (!among(kOfPhase, key) && !among(off, key) && !is_moved(set, key) && !takes_settings(set, key) &&
           !(takes(set, entry, key) && flags_.given(key)) && !changes.contains(key))
@@ -262,8 +262,8 @@ class Reader {
         phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
       return;
     }
-    const std::string text = is_written(set, key) ? path_below(value, "the folder that run --output names")
-                                                  : read_here_or_beside(set, key, argument_text(value));
+    const std::string text = is_written(set, key) ? checked_output_path(value, "the folder that run --output names")
+                                                  : find_input(set, key, argument_text(value));
     const bool below_folder =
         key == "output" || key == "checkpoint" || key == "profile" || written_.contains(below(text));
     if (key == "output") written_.insert(below(text));
@@ -287,7 +287,7 @@ class Reader {
         reached_.insert(key);
         push(phase, key, flags_.text(key));
       } else if (!entry.has(key) && root_.has(key)) {
-        push(phase, key, read_here_or_beside(set, key, argument_text(root_.at(key))));
+        push(phase, key, find_input(set, key, argument_text(root_.at(key))));
       }
     }
   }
@@ -305,7 +305,7 @@ class Reader {
 
   /// Returns the path of an input file. A missing file may be in the folder of the recipe or, for an
   /// installed recipe, in its parent folder.
-  [[nodiscard]] std::string read_here_or_beside(const FlagSet& set, const std::string& key,
+  [[nodiscard]] std::string find_input(const FlagSet& set, const std::string& key,
                                                 const std::string& text) const {
     namespace fs = std::filesystem;
     const auto flag = std::ranges::find(set.file_flags(), key, &FileFlag::name);

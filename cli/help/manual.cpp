@@ -40,7 +40,7 @@ std::string heading(std::string name) {
 }
 
 template <class Visit>
-void for_each_option(const FlagSet& set, Visit&& visit) {
+void visit_options(const FlagSet& set, Visit&& visit) {
   for (const auto& group : set.groups())
     for (const auto& option : group.options()) visit(*option);
 }
@@ -75,7 +75,7 @@ std::string manual_page(const ManualEntry& entry) {
   out += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(entry.summary));
   out += fmt::format(".SH SYNOPSIS\n{}\n", roff(help.substr(0, first)));
   out += fmt::format(".SH DESCRIPTION\n{}\n.SH OPTIONS\n", roff(help.substr(first + 1, second - first - 1)));
-  for_each_option(entry.set, [&out](const auto& option) {
+  visit_options(entry.set, [&out](const auto& option) {
     std::string value = option.format_parameter();
     out += fmt::format(".TP\n.B {}\n{}\n", roff(option.format_name() + (value.empty() ? "" : " " + value)),
                        roff(option.description()));

@@ -34,7 +34,7 @@ constexpr int kLeastTimed = 20, kMostTimed = 2000;
 constexpr double kSecondsTimed = 0.5;
 constexpr double kSecondsOfEngine = 60;
 
-std::optional<Latency> in_onnx_runtime(const Network& network, const std::string& python, int threads) try {
+std::optional<Latency> time_onnx_runtime(const Network& network, const std::string& python, int threads) try {
   const TemporaryFolder folder;
   save_onnx(folder.file("net.onnx"), network.to_onnx());
   const std::vector<std::string> arguments{folder.file("net.onnx"), std::to_string(kLeastTimed),
@@ -52,18 +52,18 @@ std::optional<Latency> in_onnx_runtime(const Network& network, const std::string
   return std::nullopt;
 }
 
-std::optional<Latency> in_this_library(const Network& network, Device device) try {
+std::optional<Latency> time_fakequant(const Network& network, Device device) try {
   const NoGrad no_grad;
   const fq::detail::EvaluationMode evaluating(network.module());
   network.module().to(device);
   const Tensor x = Tensor::zeros(network.input_shape()).to(device);
-  const auto answer = [&] { (void)(network.module())(Variable(x)).tensor().to(Device::cpu()); };
-  answer();  // the first call computes codes of weights
+  const auto run_network = [&] { (void)(network.module())(Variable(x)).tensor().to(Device::cpu()); };
+  run_network();  // the first call computes codes of weights
   std::vector<double> times;
   for (const Stopwatch all; std::ssize(times) < kLeastTimed ||
                             (all.seconds() < kSecondsTimed && std::ssize(times) < kMostTimed);) {
     const Stopwatch one;
-    answer();
+    run_network();
     times.push_back(1000 * one.seconds());
   }
   std::ranges::sort(times);
@@ -82,8 +82,8 @@ std::optional<Latency> measure_latency(const std::string& checkpoint, const std:
   fq::detail::set_threads(threads);
   const Network network = load_network(checkpoint);
   const Device device = chosen_device(options, "compare");
-  auto found = device.is_cuda() ? std::nullopt : in_onnx_runtime(network, python, threads);
-  return found ? found : in_this_library(network, device);
+  auto found = device.is_cuda() ? std::nullopt : time_onnx_runtime(network, python, threads);
+  return found ? found : time_fakequant(network, device);
 }
 
 namespace fs = std::filesystem;
@@ -112,7 +112,7 @@ RunSummary read_run(const std::string& path) {
                     "or qat wrote (-o RUN/)",
                     path));
   const auto config = read_run_config(folder);
-  return summary_of(fs::path(folder.path).parent_path().string(), config,
+  return summarize_run(fs::path(folder.path).parent_path().string(), config,
                     fq::detail::RunRecord::load(folder.metrics()));
 }
 

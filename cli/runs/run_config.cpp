@@ -37,7 +37,7 @@ std::string whole_path(const std::string& value) {
   return fs::exists(value, none) ? fs::absolute(value, none).lexically_normal().string() : value;
 }
 
-ordered_json value_of(const FlagSet& set, const Flags& flags, const std::string& name) {
+ordered_json flag_value(const FlagSet& set, const Flags& flags, const std::string& name) {
   if (set.is_toggle(name)) return flags.on(name);
   const bool names_file =
       std::ranges::find(set.file_flags(), name, &FileFlag::name) != set.file_flags().end();
@@ -47,7 +47,7 @@ ordered_json value_of(const FlagSet& set, const Flags& flags, const std::string&
   return values;
 }
 
-std::int64_t parameters_of(Module& model) {
+std::int64_t count_parameters(Module& model) {
   std::int64_t out = 0;
   for (const auto& parameter : model.parameters()) out += parameter.numel();
   return out;
@@ -203,7 +203,7 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
       {"seed", options.seed},
       options.steps > 0 ? ordered_json{"steps", options.steps} : ordered_json{"epochs", options.epochs},
       {"samples", run.data->size()},
-      {"parameters", parameters_of(run.network.module())}};
+      {"parameters", count_parameters(run.network.module())}};
   for (const char* key : {"preset", "resumed"})
     if (out[key] == "") out.erase(key);
   out["sample_shape"] = run.data->sample_shape();
@@ -212,7 +212,7 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
   for (const auto& name : set.names()) {
     if (is_of_call(name) || !flags.has(name)) continue;
     const bool is_given = set.is_toggle(name) ? flags.on(name) : flags.given(name);
-    (is_given ? given : defaults)[name] = value_of(set, flags, name);
+    (is_given ? given : defaults)[name] = flag_value(set, flags, name);
   }
   for (const Setting& setting : set.settings_table())
     if (!flags.given(setting.key) && !setting.standard.empty()) defaults[setting.key] = setting.standard;
@@ -256,7 +256,7 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
       continue;
     }
     check_flag_of_run(set, folder, name, value);
-    const ordered_json standard = value_of(set, plain, name);
+    const ordered_json standard = flag_value(set, plain, name);
     if (!line.given(name) && !set.is_toggle(name) && standard != "" && standard != value)
       append_flag(arguments, name, value);
   }
@@ -277,7 +277,7 @@ bool is_length(const nlohmann::json& value) {
 
 /// Returns the planned length of a run, from its directory (written at its last start) or else from its
 /// checkpoint. Returns an empty object if both lack it.
-nlohmann::json length_of(const Run& run, const Flags& flags, const StateDict& saved) {
+nlohmann::json planned_length(const Run& run, const Flags& flags, const StateDict& saved) {
   const auto checked = [](nlohmann::json length, const std::string& path) {
     if (!is_length(length))
       throw FileError(path, "", fmt::format("[resume] the length of the run in {} is damaged", path));
@@ -294,7 +294,7 @@ nlohmann::json length_of(const Run& run, const Flags& flags, const StateDict& sa
 
 }  // namespace
 
-std::int64_t step_of(const StateDict& saved) {
+std::int64_t saved_step(const StateDict& saved) {
   return saved.has_attribute("progress/step")
              ? fq::detail::whole_value<std::int64_t>(saved.attribute("progress/step"))
              : 0;
@@ -314,7 +314,7 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
 
 void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options) {
   if (flags.given("epochs") || flags.given("steps")) return;
-  const auto length = length_of(run, flags, saved);
+  const auto length = planned_length(run, flags, saved);
   options.steps = fq::detail::whole_or(length, "steps", options.steps);
   options.epochs = fq::detail::whole_or(length, "epochs", options.epochs);
 }
@@ -329,7 +329,7 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: give at least this number",
            unit, wanted, run.out, done);
   if (flags.on("allow-changes")) return;
-  const auto there = fq::detail::whole_or<std::int64_t>(length_of(run, flags, saved), unit, 0);
+  const auto there = fq::detail::whole_or<std::int64_t>(planned_length(run, flags, saved), unit, 0);
   FQ_CHECK(wanted >= there, flags.command(),
            "--{} is {} there, {} here: give at least as many, or allow fewer by --allow-changes", unit, there,
            wanted);
@@ -338,12 +338,12 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
 nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved) {
   const auto folder = run_folder(flags);
   if (!folder)
-    return {{"output", run.out}, {"steps", step_of(saved)}, {"weight_bytes", weight_bytes(run.network)}};
+    return {{"output", run.out}, {"steps", saved_step(saved)}, {"weight_bytes", weight_bytes(run.network)}};
   if (!holds_run(*folder) || was_cut_off(*folder)) return nullptr;
   const auto record = fq::detail::RunRecord::load(folder->metrics());
   const auto* end = record.last("end");
   const bool is_finished = end != nullptr && end == &record.lines.back() &&
-                           (*end)["step"] == step_of(saved) && end->value("state", "") == "done" &&
+                           (*end)["step"] == saved_step(saved) && end->value("state", "") == "done" &&
                            end->contains("result");
   return is_finished ? (*end)["result"] : nlohmann::ordered_json();
 }

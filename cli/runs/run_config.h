@@ -26,7 +26,7 @@ namespace fq::cli {
                                                          std::vector<std::string> arguments);
 
 /// Returns the number of steps that the run of a checkpoint has completed; 0 without a run.
-[[nodiscard]] std::int64_t step_of(const StateDict& saved);
+[[nodiscard]] std::int64_t saved_step(const StateDict& saved);
 /// Returns the checkpoint at the output of the run. With --allow-changes it gets the settings of this run.
 [[nodiscard]] StateDict checkpoint_to_resume(const Run& run, const Flags& flags,
                                              const TrainerOptions& options, const nlohmann::json& settings);

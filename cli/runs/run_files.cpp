@@ -97,7 +97,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostKept = 1 << 20;
 
-std::vector<std::string> logs_of(const Flags& flags) {
+std::vector<std::string> listed_logs(const Flags& flags) {
   std::vector<std::string> out;
   const std::string text = flags.text("log");
   for (std::size_t begin = 0; begin < text.size();) {
@@ -113,7 +113,7 @@ std::vector<std::string> logs_of(const Flags& flags) {
 void check_run_flags(const Flags& flags) {
   (void)kept_epochs(flags);
   const std::vector<std::string> known{"csv", "tensorboard"};
-  for (const auto& name : logs_of(flags))
+  for (const auto& name : listed_logs(flags))
     FQ_CHECK(std::ranges::find(known, name) != known.end(), flags.command(), "{} is '{}'{}",
              flags.shown("log"), name, fq::detail::did_you_mean(name, known));
   for (const char* name : {"keep_epochs", "log"})
@@ -125,7 +125,7 @@ void check_run_flags(const Flags& flags) {
 std::int64_t kept_epochs(const Flags& flags) { return flags.integer("keep_epochs", 0, kMostKept); }
 
 bool logs(const Flags& flags, const std::string& name) {
-  const auto all = logs_of(flags);
+  const auto all = listed_logs(flags);
   return std::ranges::find(all, name) != all.end();
 }
 
@@ -137,7 +137,7 @@ double seconds_now() {
 
 bool is_place(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
 
-Scalars scalars_of(const nlohmann::ordered_json& line) {
+Scalars read_scalars(const nlohmann::ordered_json& line) {
   Scalars out;
   const std::string event = line["event"];
   for (const auto& [key, value] : line.items())
@@ -172,7 +172,7 @@ void EventLog::begin(std::int64_t step) { body_->file.add_bytes(session_start(se
 
 void EventLog::add(const nlohmann::ordered_json& line) {
   body_->file.add_bytes(
-      scalars_record(seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), scalars_of(line)));
+      scalars_record(seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), read_scalars(line)));
 }
 
 void EventLog::sync() { body_->file.sync(); }
@@ -217,7 +217,7 @@ void RunFiles::begin(const ordered_json& config, std::int64_t step) {
   std::error_code none;
   if (fs::exists(folder_.metrics(), none)) {
     record_ = fq::detail::RunRecord::load(folder_.metrics());
-    record_.forget_after(step);
+    record_.truncate(step);
   }
   write_file(folder_.metrics(), record_.text());
   write_file(folder_.config(), shown_whatever_it_holds(config, 2) + "\n");

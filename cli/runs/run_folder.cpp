@@ -25,13 +25,13 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, none);
 }
 
-std::string without_slash(std::string path) {
+std::string trim_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
 }
 
 /// Returns true if a file is inside of the folder.
-bool lies_in(const std::string& file, const RunFolder& folder) {
+bool is_inside_folder(const std::string& file, const RunFolder& folder) {
   std::error_code none;
   const auto inner = fs::weakly_canonical(file, none).string(),
              outer = fs::weakly_canonical(folder.path, none).string();
@@ -40,7 +40,7 @@ bool lies_in(const std::string& file, const RunFolder& folder) {
 
 void check_reads_elsewhere(const RunFolder& folder, const Flags& flags) {
   for (const char* flag : {"checkpoint", "teacher", "data", "model", "init"})
-    FQ_CHECK(!flags.knows(flag) || !lies_in(flags.text(flag), folder), flags.command(),
+    FQ_CHECK(!flags.knows(flag) || !is_inside_folder(flags.text(flag), folder), flags.command(),
              "--output {} would replace the run that --{} reads from: name another folder", folder.path,
              flag);
 }
@@ -117,10 +117,10 @@ void check_run_folder(const Flags& flags) {
   const auto folder = run_folder(flags);
   if (!folder || !is_first_rank()) return;
   std::error_code none;
-  const std::string place = without_slash(folder->path);
-  FQ_CHECK(!fs::exists(place, none) || is_folder(place), flags.command(),
+  const std::string path = trim_slashes(folder->path);
+  FQ_CHECK(!fs::exists(path, none) || is_folder(path), flags.command(),
            "--output {}: {} is a file: leave the slash out to write a checkpoint, or name another folder",
-           flags.text("output"), place);
+           flags.text("output"), path);
   if (flags.on("resume")) return check_resumed(*folder, flags);
   if (flags.on("force")) return check_reads_elsewhere(*folder, flags);
   FQ_CHECK(!holds_run(*folder), flags.command(),
@@ -136,7 +136,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_left_over(const std::string& name) {
+bool is_leftover(const std::string& name) {
   return name.starts_with('.') && name.find(".fakequant-") != std::string::npos;
 }
 
@@ -150,9 +150,9 @@ bool is_of_no_run(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name == "checkpoints")
     return std::ranges::all_of(fs::directory_iterator(path, none), [](const auto& entry) {
-      return is_left_over(entry.path().filename().string());
+      return is_leftover(entry.path().filename().string());
     });
-  return name == "log.txt" || is_events(name) || is_left_over(name) ||
+  return name == "log.txt" || is_events(name) || is_leftover(name) ||
          (name == "metrics.jsonl" && fs::file_size(path, none) == 0);
 }
 

@@ -23,14 +23,14 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kClipSamples = 64;
 
 /// Returns the name of a kind of work for people.
-std::string phase_of(const std::string& kind) {
+std::string phase_name(const std::string& kind) {
   if (kind == "loader") return "waiting for data";
   if (kind == "dX" || kind == "dW" || kind.ends_with(" backward")) return "backward";
   if (kind == "quantize" || kind == "optimizer" || kind == "other") return kind;
   return "forward";
 }
 
-ClipCounts clips_of(Module& model, const Tensor& x) {
+ClipCounts count_clips(Module& model, const Tensor& x) {
   const NoGrad no_grad;
   const fq::detail::EvaluationMode evaluating(model);
   ClipCounter counter(model);
@@ -41,10 +41,10 @@ ClipCounts clips_of(Module& model, const Tensor& x) {
 
 }  // namespace
 
-ordered_json phases_of(const Profile& profile) {
+ordered_json phase_times(const Profile& profile) {
   ordered_json out = ordered_json::object();
   for (const auto& row : profile.rows) {
-    const std::string phase = phase_of(row.kind);
+    const std::string phase = phase_name(row.kind);
     out[phase] = out.value(phase, 0.0) + row.milliseconds;
   }
   return out;
@@ -57,7 +57,7 @@ Tensor some_inputs(const Run& run) {
   return batch ? batch->x.to(run.network.module().device()) : Tensor();
 }
 
-ordered_json quantizers_of(Module& model, const Tensor& x) {
+ordered_json quantizer_ranges(Module& model, const Tensor& x) {
   ordered_json out = ordered_json::object();
   const auto of_weights = weight_quantizers(model);
   std::set<std::string> weights;
@@ -69,7 +69,7 @@ ordered_json quantizers_of(Module& model, const Tensor& x) {
     if (!values.empty()) out[entry.name] = {{"amax", *std::ranges::max_element(values)}};
   }
   if (!x.defined() || !uncalibrated_quantizers(model).empty()) return out;
-  for (const auto& [name, clips] : clips_of(model, x))
+  for (const auto& [name, clips] : count_clips(model, x))
     if (clips.count > 0 && out.contains(name) && !weights.contains(name))
       out[name]["clipped"] = static_cast<double>(clips.clipped) / static_cast<double>(clips.count);
   return out;
@@ -83,11 +83,11 @@ constexpr std::size_t kWorst = 16;
 
 /// A sample with a wrong prediction.
 struct Mistake {
-  std::int64_t row = 0, label = 0, answer = 0;
+  std::int64_t row = 0, label = 0, prediction = 0;
   double probability = 0;  // of the right class
 };
 
-double probability_of(const float* logits, std::int64_t classes, std::int64_t label) {
+double label_probability(const float* logits, std::int64_t classes, std::int64_t label) {
   const float most = *std::max_element(logits, logits + classes);
   double sum = 0;
   for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(double(logits[c] - most));
@@ -108,7 +108,7 @@ std::string shown_sample(const Dataset& data, std::int64_t row) {
 }
 
 ordered_json mistake_json(const Mistake& of) {
-  return {{"row", of.row}, {"label", of.label}, {"answer", of.answer}, {"probability", of.probability}};
+  return {{"row", of.row}, {"label", of.label}, {"answer", of.prediction}, {"probability", of.probability}};
 }
 
 }  // namespace
@@ -117,19 +117,19 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
                              const std::vector<std::int64_t>& rows, std::int64_t batch) {
   const auto some = std::make_shared<Subset>(data, rows);
   DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module().device()});
-  const Tensor logits = predict(network.module(), loader), answer = predictions(logits),
+  const Tensor logits = predict(network.module(), loader), predicted = predictions(logits),
                label = some->labels();
   const std::int64_t classes = logits.shape()[1], samples = some->size();
   std::vector<std::vector<std::int64_t>> confusion;
   confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));
   std::vector<Mistake> mistakes;
   for (std::int64_t i = 0; i < samples; ++i) {
-    const std::int64_t is = label.data<std::int64_t>()[i], taken = answer.data<std::int64_t>()[i];
+    const std::int64_t is = label.data<std::int64_t>()[i], taken = predicted.data<std::int64_t>()[i];
     if (taken < 0) continue;  // a NaN
     ++confusion[std::size_t(is)][std::size_t(taken)];
     if (is != taken)
       mistakes.push_back(
-          {rows[std::size_t(i)], is, taken, probability_of(logits.data<float>() + i * classes, classes, is)});
+          {rows[std::size_t(i)], is, taken, label_probability(logits.data<float>() + i * classes, classes, is)});
   }
   std::ranges::stable_sort(mistakes, {}, &Mistake::probability);
   if (mistakes.size() > kWorst) mistakes.resize(kWorst);

@@ -16,13 +16,13 @@ namespace fq::cli {
 
 /// Returns milliseconds by kind of work: "forward", "backward", "quantize", "optimizer", "waiting for data",
 /// "other".
-[[nodiscard]] nlohmann::ordered_json phases_of(const Profile& profile);
+[[nodiscard]] nlohmann::ordered_json phase_times(const Profile& profile);
 /// Returns training samples for the measurement of clipping; an undefined tensor for a network without
 /// quantizers.
 [[nodiscard]] Tensor some_inputs(const Run& run);
 /// Returns for each enabled quantizer with a range {"amax": largest range, "clipped": share of clipped
 /// elements on `x`}. Omits "clipped" for weights, for uncalibrated quantizers, and if `x` is undefined.
-[[nodiscard]] nlohmann::ordered_json quantizers_of(Module& model, const Tensor& x);
+[[nodiscard]] nlohmann::ordered_json quantizer_ranges(Module& model, const Tensor& x);
 
 struct ClassExamples {
   /// "samples", "names", "confusion" (counts by class and prediction) and "worst" ([{"row", "label",

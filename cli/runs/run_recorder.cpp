@@ -64,9 +64,9 @@ struct RunRecorder::Body {
   void on_epoch(const EpochReport& epoch) {
     ordered_json line = report.last();
     line["step"] = step;
-    if (const auto quantizers = quantizers_of(recorded.run->network.module(), inputs); !quantizers.empty())
+    if (const auto quantizers = quantizer_ranges(recorded.run->network.module(), inputs); !quantizers.empty())
       line["quantizers"] = quantizers;
-    if (profiler) line["phases"] = phases_of(profiler->profile());
+    if (profiler) line["phases"] = phase_times(profiler->profile());
     files.add_numbers(std::move(line));
     files.sync();
     files.keep_epoch(epoch.epoch + 1);

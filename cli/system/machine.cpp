@@ -23,7 +23,7 @@ constexpr const char* kUsed[] = {"avx2",        "fma",         "f16c",     "avx5
 constexpr std::pair<const char*, unsigned> kArm[] = {{"asimd", 1}, {"asimddp", 20}, {"sve", 22}};
 
 /// Returns the text after the colon in the first line "name : value" whose name begins with one of `names`.
-std::string value_of(const char* path, const std::vector<std::string>& names) {
+std::string read_field(const char* path, const std::vector<std::string>& names) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
     for (const auto& name : names) {
@@ -43,7 +43,7 @@ std::string architecture() {
 }  // namespace
 
 std::string processor_name() {
-  const std::string name = value_of("/proc/cpuinfo", {"model name", "Model", "Hardware"});
+  const std::string name = read_field("/proc/cpuinfo", {"model name", "Model", "Hardware"});
   return name.empty() ? architecture() : name;
 }
 
@@ -54,7 +54,7 @@ std::vector<std::string> instruction_sets() {
       if (getauxval(AT_HWCAP) >> bit & 1) out.emplace_back(name);
     return out;
   }
-  std::istringstream words(value_of("/proc/cpuinfo", {"flags"}));
+  std::istringstream words(read_field("/proc/cpuinfo", {"flags"}));
   std::set<std::string> has;
   for (std::string word; words >> word;) has.insert(word);
   for (const char* name : kUsed)
@@ -73,7 +73,7 @@ double load() {
 }
 
 std::int64_t available_memory() {
-  return std::strtoll(value_of("/proc/meminfo", {"MemAvailable"}).c_str(), nullptr, 10) * 1024;
+  return std::strtoll(read_field("/proc/meminfo", {"MemAvailable"}).c_str(), nullptr, 10) * 1024;
 }
 
 std::string huge_pages() {

@@ -21,7 +21,7 @@ namespace {
 std::atomic<int> last_signal{0}, graceful{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-void on_signal(int number) {
+void handle_signal(int number) {
   if (number != SIGINT && graceful == 0) {
     std::signal(number, SIG_DFL);
     std::raise(number);
@@ -35,9 +35,9 @@ void on_signal(int number) {
 }  // namespace
 
 void catch_signals() {
-  std::signal(SIGINT, on_signal);
+  std::signal(SIGINT, handle_signal);
   for (const int number : {SIGTERM, SIGHUP})
-    if (std::signal(number, on_signal) == SIG_IGN) std::signal(number, SIG_IGN);
+    if (std::signal(number, handle_signal) == SIG_IGN) std::signal(number, SIG_IGN);
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }
 
@@ -64,7 +64,7 @@ GracefulStop::~GracefulStop() { --graceful; }
 
 namespace {
 
-std::terminate_handler handler_before = nullptr;
+std::terminate_handler previous_handler = nullptr;
 std::atomic<bool> ran_out{false}, has_batch{false};
 
 void run_out() {
@@ -85,7 +85,7 @@ void run_out() {
     end_for_memory();
   } catch (...) {
   }
-  handler_before();
+  previous_handler();
   ::_exit(1);
 }
 
@@ -103,7 +103,7 @@ void complain_of_memory() noexcept { std::fprintf(stderr, "fakequant: %s\n", out
 
 void end_without_memory() noexcept {
   std::set_new_handler(run_out);
-  handler_before = std::set_terminate(end_uncaught);
+  previous_handler = std::set_terminate(end_uncaught);
 }
 
 namespace {

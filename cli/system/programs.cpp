@@ -92,7 +92,7 @@ std::vector<char*> null_ended(const std::vector<std::string>& texts) {
   return out;
 }
 
-bool open_as(int number, const char* path, int flags) {
+bool redirect(int number, const char* path, int flags) {
   const int file = ::open(path, flags, 0600);
   return file >= 0 && ::dup2(file, number) >= 0;
 }
@@ -112,9 +112,9 @@ void check_started(int error, const std::string& program) {
                          pid_t parent, const FailurePipe& failure) {
   constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
   const bool ready = ::setpgid(0, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
-                     open_as(STDIN_FILENO, limits.input_file.c_str(), O_RDONLY) &&
-                     open_as(STDOUT_FILENO, limits.output_file.c_str(), kWrite) &&
-                     open_as(STDERR_FILENO, limits.error_file.c_str(), kWrite);
+                     redirect(STDIN_FILENO, limits.input_file.c_str(), O_RDONLY) &&
+                     redirect(STDOUT_FILENO, limits.output_file.c_str(), kWrite) &&
+                     redirect(STDERR_FILENO, limits.error_file.c_str(), kWrite);
   if (::getppid() != parent) ::_exit(127);  // the parent ended before the prctl call
   stop_ignoring_signals();
   if (ready) ::execvpe(arguments[0], arguments, environment);

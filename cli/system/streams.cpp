@@ -49,7 +49,7 @@ void put(std::string_view text) noexcept {
   if (first_error == 0) write(text);
 }
 
-bool on_terminal() {
+bool is_terminal() {
   if (isatty(STDOUT_FILENO) != 1 || silent) return false;
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
   std::error_code none;
@@ -109,7 +109,7 @@ void end_transcript() noexcept try {
 
 namespace {
 
-void on_log(LogLevel level, std::string_view message) {
+void print_log(LogLevel level, std::string_view message) {
   if (level < LogLevel::info) return;
   complain(fmt::format("{}: {}", name(level), message));
 }
@@ -121,6 +121,6 @@ std::string one_line(std::string text) {
   return fq::detail::printable(text);
 }
 
-void print_warnings() { set_log_callback(on_log); }
+void print_warnings() { set_log_callback(print_log); }
 
 }  // namespace fq::cli

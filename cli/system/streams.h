@@ -15,7 +15,7 @@ void open_standard_streams();
 void put(std::string_view text) noexcept;
 /// Returns true if standard output is a terminal. Under Open MPI it is always a terminal, even if mpiexec
 /// writes to a file.
-[[nodiscard]] bool on_terminal();
+[[nodiscard]] bool is_terminal();
 /// Returns true if a write to standard output failed (a full disk). A closed pipe (`| head`) is no failure.
 [[nodiscard]] bool output_failed() noexcept;
 

@@ -71,12 +71,12 @@ std::string mostly_mistaken(const ClassScore& score, const std::vector<std::stri
 
 }  // namespace
 
-void ClassScores::add(const Tensor& answers, const Tensor& labels) {
-  const auto *answer = answers.data<std::int64_t>(), *label = labels.data<std::int64_t>();
+void ClassScores::add(const Tensor& predicted, const Tensor& labels) {
+  const auto *prediction = predicted.data<std::int64_t>(), *label = labels.data<std::int64_t>();
   for (std::int64_t i = 0; i < labels.numel(); ++i) {
     ClassScore& score = classes_.at(static_cast<std::size_t>(label[i]));
     ++score.count;
-    ++(answer[i] == label[i] ? score.correct : score.mistaken[answer[i]]);
+    ++(prediction[i] == label[i] ? score.correct : score.mistaken[prediction[i]]);
   }
 }
 

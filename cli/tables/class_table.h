@@ -30,7 +30,7 @@ class ClassScores {
   explicit ClassScores(std::int64_t classes) : classes_(static_cast<std::size_t>(classes)) {}
 
   /// Adds predictions and labels, i64 [N] on the host. Labels are valid class indices.
-  void add(const Tensor& answers, const Tensor& labels);
+  void add(const Tensor& predicted, const Tensor& labels);
   [[nodiscard]] const std::vector<ClassScore>& classes() const noexcept { return classes_; }
   /// Returns the number of predictions of each class.
   [[nodiscard]] std::vector<std::int64_t> answered() const;

@@ -33,7 +33,7 @@ using TextCells = std::vector<std::string>;
 
 constexpr std::size_t kTextColumns = 2;  // aligned to the left
 
-std::string text_of(std::optional<double> value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
+std::string number_text(std::optional<double> value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
 
 std::string share_text(std::optional<double> share) {
   return share ? fmt::format("{:.3g} %", 100 * *share) : "-";
@@ -44,12 +44,12 @@ std::string decibel_text(std::optional<double> value) {
 }
 
 std::string amax_text(const RangeReport& range) {
-  if (!range.highest || *range.lowest == *range.highest) return text_of(range.highest);
+  if (!range.highest || *range.lowest == *range.highest) return number_text(range.highest);
   return fmt::format("{:.3g}..{:.3g}", *range.lowest, *range.highest);
 }
 
-TextCells line_of(const QuantizerReport& q) {
-  TextCells out{q.name, q.format, text_of(q.minimum), text_of(q.largest)};
+TextCells quantizer_cells(const QuantizerReport& q) {
+  TextCells out{q.name, q.format, number_text(q.minimum), number_text(q.largest)};
   for (const auto& range : q.methods) out.push_back(amax_text(range));
   out.insert(out.end(), {q.in_force.method, amax_text(q.in_force), share_text(q.in_force.clipped),
                          decibel_text(q.in_force.sqnr_db)});
@@ -113,7 +113,7 @@ ordered_json range_json(const RangeReport& range) {
 /// Returns a line for each quantizer. Unknown numbers are "-", and the reasons follow below.
 std::string calibration_table(const std::vector<QuantizerReport>& quantizers) {
   std::vector<TextCells> lines{heads()};
-  for (const auto& q : quantizers) lines.push_back(line_of(q));
+  for (const auto& q : quantizers) lines.push_back(quantizer_cells(q));
   std::string out = aligned(lines) + reasons(quantizers);
   out.pop_back();  // end of the last line
   return out;
@@ -192,7 +192,7 @@ Network quantized_network(const InspectOptions& options, Output& output) {
 
 void take_data(Network& network, const InspectOptions& options, CalibrationPage& page) {
   const DataOptions& given = options.data;
-  auto data = open_data_for(network, given.data, given.split, Labels::none, kInspect);
+  auto data = open_network_data(network, given.data, given.split, Labels::none, kInspect);
   data = some_samples(std::move(data), options.calibration.sample_count(), 0);
   const auto ranks = run_ranks();
   DataLoader loader(data, share_of_rank({.batch_size = given.batch, .shuffle = false}, *ranks));

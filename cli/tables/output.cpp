@@ -31,7 +31,7 @@ std::string bar(const Progress& state) {
 }  // namespace
 
 Output::Output(bool json, Telling telling)
-    : json_(json), terminal_(!json && telling != Telling::quiet && on_terminal()), telling_(telling) {}
+    : json_(json), terminal_(!json && telling != Telling::quiet && is_terminal()), telling_(telling) {}
 
 Output::~Output() { clear_bar(); }
 

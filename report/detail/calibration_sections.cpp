@@ -40,13 +40,13 @@ std::string heads() {
   return out + "</tr></thead>";
 }
 
-std::string line(const QuantizerReport& q, std::size_t place) {
+std::string line(const QuantizerReport& q, std::size_t index) {
   const auto& force = q.in_force;
   std::string out = fmt::format(
       "<tr data-name=\"{0}\"><td class=soft data-v={1}>{1}</td><td class=\"text name\"><a "
       "href=\"#q{1}\">{0}</a></td>"
       "<td class=text title=\"{2}\">{3}</td><td class=text>{4}</td>",
-      escaped(q.name), place, escaped(q.granularity), escaped(q.format), histogram_thumbnail(q));
+      escaped(q.name), index, escaped(q.granularity), escaped(q.format), histogram_thumbnail(q));
   out += cell(q.minimum, number(q.minimum), "first") + cell(q.largest, number(q.largest)) +
          fmt::format("<td class=\"text first\">{}</td>", escaped(force.method));
   out += cell(force.highest, span_text(force, 3), "range") + cell(force.clipped, percent(force.clipped)) +
@@ -92,21 +92,21 @@ std::string change(double value, int digits = 3) {
 /// Returns the change of a share in percentage points.
 std::string points(double share) { return std::isnan(share) ? change(share) : change(100 * share) + " pp"; }
 
-std::size_t place_of(const QuantizationPlan& plan, const std::string& format) {
+std::size_t format_index(const QuantizationPlan& plan, const std::string& format) {
   return static_cast<std::size_t>(std::ranges::find(plan.formats, format) - plan.formats.begin());
 }
 
-std::string colour_of(const QuantizationPlan& plan, const std::string& format) {
-  return fmt::format("f-{}", place_of(plan, format) % kColours);
+std::string colour_class(const QuantizationPlan& plan, const std::string& format) {
+  return fmt::format("f-{}", format_index(plan, format) % kColours);
 }
 
 std::string tiles(const QuantizationPlan& plan) {
-  const auto& asked = plan.constraint;
-  const std::string bits = asked.effective_bits
-                               ? fmt::format("at most {} requested", number(asked.effective_bits))
+  const auto& constraint = plan.constraint;
+  const std::string bits = constraint.effective_bits
+                               ? fmt::format("at most {} requested", number(constraint.effective_bits))
                                : "weight elements";
-  const std::string budget = asked.accuracy_budget
-                                 ? fmt::format("a drop of {} allowed", points(*asked.accuracy_budget))
+  const std::string budget = constraint.accuracy_budget
+                                 ? fmt::format("a drop of {} allowed", points(*constraint.accuracy_budget))
                                  : "measured, against float";
   return "<div class=tiles>\n" + tile("Effective bits", number(plan.effective_bits), bits) +
          tile("Accuracy change", points(plan.measured.accuracy_change), budget) +
@@ -120,13 +120,13 @@ std::string legend(const QuantizationPlan& plan) {
   std::string out = "<div class=legend>";
   for (const auto& format : plan.formats) {
     const auto layers = std::ranges::count(plan.layers, format, &PlannedLayer::format);
-    out += fmt::format("<span class={}>{}: {} {}</span>", colour_of(plan, format), escaped(format), layers,
+    out += fmt::format("<span class={}>{}: {} {}</span>", colour_class(plan, format), escaped(format), layers,
                        layers == 1 ? "layer" : "layers");
   }
   return out + "</div>\n";
 }
 
-double weights_of(const QuantizationPlan& plan) {
+double count_weights(const QuantizationPlan& plan) {
   double sum = 0;
   for (const auto& layer : plan.layers) sum += static_cast<double>(layer.weights);
   return sum;
@@ -134,7 +134,7 @@ double weights_of(const QuantizationPlan& plan) {
 
 /// Draws the layers side by side. The area of a layer is the size of its weight.
 std::string drawing(const QuantizationPlan& plan) {
-  const double all = weights_of(plan);
+  const double all = count_weights(plan);
   if (all == 0) return {};
   std::string out = fmt::format(
       "<svg class=plan viewBox=\"0 0 {} {}\" role=img aria-label=\"Bits of each layer\" "
@@ -149,7 +149,7 @@ std::string drawing(const QuantizationPlan& plan) {
           "<rect class={} x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"><title>{}: {}, {} "
           "bits, {} "
           "weights</title></rect>",
-          colour_of(plan, layer.format), x, kHeight - height, width, height, escaped(layer.layer),
+          colour_class(plan, layer.format), x, kHeight - height, width, height, escaped(layer.layer),
           escaped(layer.format), number(bits), grouped(layer.weights));
     x += width;
   }
@@ -170,13 +170,13 @@ std::string heads(const QuantizationPlan& plan) {
          head("plan-bits", 6, "Bits") + head("plan-accuracy", 7, "Accuracy") + head("plan-loss", 8, "Loss");
   for (std::size_t i = 0; i < plan.formats.size(); ++i)
     out += head("plan-" + escaped(plan.formats[i]), 9 + static_cast<int>(i),
-                fmt::format("<span class=\"dot {}\">{}</span>", colour_of(plan, plan.formats[i]),
+                fmt::format("<span class=\"dot {}\">{}</span>", colour_class(plan, plan.formats[i]),
                             escaped(plan.formats[i])),
                 i == 0 ? "first" : "");
   return out + "</tr></thead>";
 }
 
-double score_of(const QuantizationPlan& plan, const Damage& damage) {
+double damage_score(const QuantizationPlan& plan, const Damage& damage) {
   return plan.score == DamageScore::loss ? damage.loss_change : damage.divergence;
 }
 
@@ -184,7 +184,7 @@ std::string scores(const QuantizationPlan& plan, const PlannedLayer& layer) {
   std::string out;
   for (const auto& format : plan.formats) {
     const auto found = std::ranges::find(layer.scores, format, &FormatScore::format);
-    const double score = found == layer.scores.end() ? NAN : score_of(plan, found->damage);
+    const double score = found == layer.scores.end() ? NAN : damage_score(plan, found->damage);
     out += cell(known(score), change(score),
                 std::string(&format == &plan.formats.front() ? "first" : "") +
                     (format == layer.format ? " taken" : ""));
@@ -192,16 +192,16 @@ std::string scores(const QuantizationPlan& plan, const PlannedLayer& layer) {
   return out;
 }
 
-std::string line(const QuantizationPlan& plan, const PlannedLayer& layer, std::size_t place) {
+std::string line(const QuantizationPlan& plan, const PlannedLayer& layer, std::size_t index) {
   const auto& chosen = layer.chosen();
   return fmt::format(
              "<tr data-name=\"{0}\"><td class=soft data-v={1}>{1}</td><td class=\"text name\">{0}</td><td "
              "class=text>{2}</td>",
-             escaped(layer.layer), place, escaped(layer.type)) +
+             escaped(layer.layer), index, escaped(layer.type)) +
          cell(layer.group, std::to_string(layer.group)) +
          cell(static_cast<double>(layer.weights), grouped(layer.weights)) +
          fmt::format("<td class=\"text first\"><span class=\"dot {}\">{}</span></td>",
-                     colour_of(plan, layer.format), escaped(layer.format)) +
+                     colour_class(plan, layer.format), escaped(layer.format)) +
          cell(chosen.bits, chosen.bits > 0 ? number(chosen.bits) : std::string(unknown)) +
          cell(known(chosen.damage.accuracy_change), points(chosen.damage.accuracy_change)) +
          cell(known(chosen.damage.loss_change), change(chosen.damage.loss_change)) + scores(plan, layer) +

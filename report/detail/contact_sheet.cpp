@@ -27,7 +27,7 @@ using detail::valid_utf8;
 constexpr std::int64_t kMostNumbers = 12, kMostTokens = 64;
 
 /// Returns a row of the file as floats.
-std::vector<float> values_of(const Hdf5Rows& rows, std::int64_t row, std::int64_t count) {
+std::vector<float> read_values(const Hdf5Rows& rows, std::int64_t row, std::int64_t count) {
   std::vector<std::byte> bytes(std::size_t(rows.row_bytes()));
   rows.read(row, row + 1, bytes.data());
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -85,7 +85,7 @@ std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int
 using ShownValues = std::vector<std::vector<std::vector<float>>>;
 
 /// Returns an order that alternates between classes, so that mixed neighbours are of different classes.
-std::vector<std::pair<std::size_t, std::size_t>> in_turn(const std::vector<ShownClass>& classes) {
+std::vector<std::pair<std::size_t, std::size_t>> interleaved_order(const std::vector<ShownClass>& classes) {
   std::size_t most = 0;
   for (const auto& of : classes) most = std::max(most, of.samples.size());
   std::vector<std::pair<std::size_t, std::size_t>> order;
@@ -100,7 +100,7 @@ void change_values(const std::string& path, const std::string& split, const Show
                    const ShownData& shown, ShownValues& values) {
   const Hdf5Dataset data(path, {.split = split, .labels = false, .check_layout = false});
   check(how.options, data.sample_shape(), data.token_ids());
-  const auto order = in_turn(shown.classes);
+  const auto order = interleaved_order(shown.classes);
   std::vector<std::int64_t> rows;
   for (const auto& [c, i] : order) rows.push_back(shown.classes[c].samples[i].row);
   Batch batch = data.read(rows);
@@ -151,7 +151,7 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
     values.emplace_back();
     for (const auto row : spread(all, count / std::ssize(by_class))) {
       out.classes.back().samples.push_back({.row = row});
-      values.back().push_back(values_of(rows, row, numel(sample)));
+      values.back().push_back(read_values(rows, row, numel(sample)));
       if (out.pictures)
         for (float& value : values.back().back()) value = std::isfinite(value) ? value * scale : 0;
     }

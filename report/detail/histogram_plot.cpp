@@ -106,7 +106,7 @@ constexpr PlotArea kPlot{.left = 68, .right = 630, .top = kTop, .bottom = 150};
 bool known(const RangeReport& range) { return range.highest.has_value(); }
 
 /// Returns the end of the axis: the largest value of the figure.
-double largest_of(const QuantizerReport& q) {
+double axis_end(const QuantizerReport& q) {
   double largest = std::max(q.largest.value_or(0), q.in_force.highest.value_or(0));
   for (const auto& range : q.methods) largest = std::max(largest, range.highest.value_or(0));
   return largest > 0 ? largest : 1;
@@ -118,7 +118,7 @@ std::string amax_text(const RangeReport& range) {
   return fmt::format("{} to {}", number(range.lowest), number(range.highest));
 }
 
-std::string title_of(std::string_view label, const RangeReport& range) {
+std::string range_title(std::string_view label, const RangeReport& range) {
   return fmt::format("<title>{}: amax {}, clipped {}, SQNR {}</title>", label, amax_text(range),
                      percent(range.clipped), decibels(range.sqnr_db));
 }
@@ -129,7 +129,7 @@ std::string row(const RangeReport& range, std::string_view label, std::string_vi
   std::string out = fmt::format(
       "<g class=\"m-{}\">{}<text class=row x=\"{}\" y=\"{:.1f}\">{}</text>"
       "<line class=rail x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
-      kind, title_of(label, range), kPlot.left - 8, y + 3.5, label, kPlot.left, kPlot.right, y, y);
+      kind, range_title(label, range), kPlot.left - 8, y + 3.5, label, kPlot.left, kPlot.right, y, y);
   if (!known(range)) return out + "</g>";
   const double low = x.at(*range.lowest), high = x.at(*range.highest);
   if (high - low > 1)
@@ -166,7 +166,7 @@ std::string bars(const QuantizerReport& q, const Axis& x) {
 }  // namespace
 
 std::string histogram_svg(const QuantizerReport& q) {
-  const Axis x{kPlot, largest_of(q)};
+  const Axis x{kPlot, axis_end(q)};
   const double rows = static_cast<double>(q.methods.size() + 1), first = kPlot.bottom + kAxisGap;
   std::string out =
       fmt::format("<svg class=histogram viewBox=\"0 0 640 {:.0f}\" role=img aria-label=\"Histogram of {}\">",
@@ -185,7 +185,7 @@ std::string histogram_svg(const QuantizerReport& q) {
 std::string histogram_thumbnail(const QuantizerReport& q) {
   constexpr PlotArea small{.left = 0, .right = 96, .top = 1, .bottom = 23};
   if (q.histogram.counts.empty()) return {};
-  const Axis x{small, largest_of(q)};
+  const Axis x{small, axis_end(q)};
   const auto columns = plot_columns(q.histogram, x.end, small.columns());
   std::string out =
       fmt::format("<svg class=thumbnail viewBox=\"0 0 96 24\" aria-hidden=true><path class=counts d=\"{}\"/>",

@@ -94,7 +94,7 @@ TEST(RunRecord, DropsAnIncompleteLineAndNamesAnInvalidOne) {
   write_file(path, make_record("q").text() + "{\"event\": \"st");
   auto read = detail::RunRecord::load(path);
   EXPECT_EQ(read.lines, make_record("q").lines);
-  read.forget_after(1);
+  read.truncate(1);
   ASSERT_EQ(read.lines.size(), 1U);
   EXPECT_EQ(read.lines[0], step(1, 2.5));
   for (const char* bad : {"[]\n", "{\"event\": 3, \"step\": 1}\n", "{\"event\": \"step\"}\n", "nonsense\n"}) {
@@ -126,7 +126,7 @@ TEST(RunSummary, ReportsTheBestEpochAndDifferences) {
                             {"parameters", 200},
                             {"quantization", {{"preset", "w4a4"}}},
                             {"given", {{"lr", "0.1"}}}};
-  const auto run = summary_of("a", config, record);
+  const auto run = summarize_run("a", config, record);
   EXPECT_EQ(run.accuracy, 90);
   EXPECT_EQ(run.bits, 4);
   EXPECT_EQ(run.format, "w4a4");

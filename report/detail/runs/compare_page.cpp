@@ -26,7 +26,7 @@ std::string accuracy_text(const RunSummary& run) {
   return fmt::format("{:.2f} %{}", *run.accuracy, run.validated ? "" : " (training)");
 }
 
-std::string circle_of(const RunSummary& run, const NamedPoint& at) {
+std::string run_circle(const RunSummary& run, const NamedPoint& at) {
   return fmt::format(
       "<g class=f-0><circle{} cx=\"{:.1f}\" cy=\"{:.1f}\" r=4><title>{}: {}, {:.1f} KB</title></circle></g>",
       run.validated ? "" : " class=hollow", at.x, at.y, escaped(run.name), accuracy_text(run),
@@ -34,7 +34,7 @@ std::string circle_of(const RunSummary& run, const NamedPoint& at) {
 }
 
 /// Returns labels in one font size. The style sheet shows the size that fits the width of the page.
-std::string names_of(const std::vector<NamedPoint>& points, const char* screen, double font_size) {
+std::string name_labels(const std::vector<NamedPoint>& points, const char* screen, double font_size) {
   std::string out = fmt::format("<g class={}>", screen);
   for (const auto& label : place_labels(points, kNameArea, font_size)) {
     if (label.away)
@@ -77,8 +77,8 @@ std::string scatter(const std::vector<RunSummary>& runs) {
         {x.at(kilobytes(run)),
          kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low),
          run.name});
-  out += names_of(points, "wide", 11) + names_of(points, "narrow", 18);
-  for (std::size_t i = 0; i < known.size(); ++i) out += circle_of(known[i], points[i]);
+  out += name_labels(points, "wide", 11) + name_labels(points, "narrow", 18);
+  for (std::size_t i = 0; i < known.size(); ++i) out += run_circle(known[i], points[i]);
   const bool of_training = std::ranges::any_of(known, [](const auto& run) { return !run.validated; });
   return "<div class=cards>" + out + "</svg>" +
          (of_training ? "<p class=note>Hollow: accuracy in training, of a run without --val-fraction.</p>"

@@ -32,7 +32,7 @@ JsonShape JsonShape::object(std::vector<JsonField> fields) {
   return out;
 }
 
-JsonShape JsonShape::object_of(JsonShape each) {
+JsonShape JsonShape::uniform_object(JsonShape each) {
   JsonShape out(Type::object);
   out.each_ = std::make_shared<const JsonShape>(std::move(each));
   return out;

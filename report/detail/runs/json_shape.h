@@ -27,7 +27,7 @@ class JsonShape {
   static JsonShape whole();   ///< fits std::int64_t
   static JsonShape number();  ///< or null for NaN
   static JsonShape object(std::vector<JsonField> fields = {});
-  static JsonShape object_of(JsonShape each);  ///< all members have the shape `each`
+  static JsonShape uniform_object(JsonShape each);  ///< all members have the shape `each`
   static JsonShape list(JsonShape each);
 
   /// Returns the JSON pointer of the first value that does not fit, and the problem with its key. Returns

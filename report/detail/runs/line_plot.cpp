@@ -32,7 +32,7 @@ struct Scale {
   }
 };
 
-std::vector<double> numbers_of(const std::vector<Curve>& curves) {
+std::vector<double> finite_values(const std::vector<Curve>& curves) {
   std::vector<double> out;
   for (const auto& curve : curves)
     for (const auto& [step, value] : curve.points)
@@ -60,7 +60,7 @@ Scale round_scale(const std::vector<double>& numbers, PlotArea area, Span span) 
   return out;
 }
 
-std::vector<double> marks_of(const Scale& y) {
+std::vector<double> tick_values(const Scale& y) {
   std::vector<double> out;
   if (y.logarithmic) {
     for (double power = std::pow(10.0, std::ceil(std::log10(y.low))); power <= y.high * (1 + 1e-9);
@@ -76,9 +76,9 @@ std::vector<double> marks_of(const Scale& y) {
   return out;
 }
 
-std::string grid_of(const Scale& y) {
+std::string grid_lines(const Scale& y) {
   std::string out;
-  for (const double mark : marks_of(y))
+  for (const double mark : tick_values(y))
     out += fmt::format(
         "<line class=grid x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=count x=\"{}\" "
         "y=\"{:.1f}\">{}</text>",
@@ -86,7 +86,7 @@ std::string grid_of(const Scale& y) {
   return out;
 }
 
-std::string path_of(const Curve& curve, const Axis& x, const Scale& y) {
+std::string curve_path(const Curve& curve, const Axis& x, const Scale& y) {
   std::string out;
   for (const auto& [step, value] : curve.points)
     if (std::isfinite(value))
@@ -94,9 +94,9 @@ std::string path_of(const Curve& curve, const Axis& x, const Scale& y) {
   return out;
 }
 
-std::string drawn(const Curve& curve, std::size_t place, const Axis& x, const Scale& y) {
-  std::string out = fmt::format("<g class=\"f-{}\"><path class=curve d=\"{}\"/>", place % kLineColours,
-                                path_of(curve, x, y));
+std::string drawn(const Curve& curve, std::size_t index, const Axis& x, const Scale& y) {
+  std::string out = fmt::format("<g class=\"f-{}\"><path class=curve d=\"{}\"/>", index % kLineColours,
+                                curve_path(curve, x, y));
   if (curve.points.size() <= kDotted)
     for (const auto& [step, value] : curve.points)
       if (std::isfinite(value))
@@ -110,7 +110,7 @@ std::string drawn(const Curve& curve, std::size_t place, const Axis& x, const Sc
 
 std::string line_plot(const std::string& title, const std::vector<Curve>& curves, double last_step,
                       Span span) {
-  const auto numbers = numbers_of(curves);
+  const auto numbers = finite_values(curves);
   if (numbers.empty()) return {};
   const Axis x{kFigure, std::max(last_step, 1.0)};
   const Scale y = round_scale(numbers, kFigure, span);
@@ -120,7 +120,7 @@ std::string line_plot(const std::string& title, const std::vector<Curve>& curves
       out += fmt::format("<span class=\"f-{}\">{}</span>", i % kLineColours, escaped(curves[i].name));
   out += fmt::format("</div><svg class=histogram viewBox=\"0 0 640 236\" role=img aria-label=\"{} by step\">",
                      escaped(title)) +
-         grid_of(y) + x.ticks();
+         grid_lines(y) + x.ticks();
   for (std::size_t i = 0; i < curves.size(); ++i) out += drawn(curves[i], i, x, y);
   return out + fmt::format("<text class=tick x=\"{}\" y=\"{}\">step{}</text></svg></section>\n",
                            (kFigure.left + kFigure.right) / 2, kFigure.bottom + 32,
@@ -128,12 +128,12 @@ std::string line_plot(const std::string& title, const std::vector<Curve>& curves
 }
 
 std::string sparkline(const Curve& curve, double last_step) {
-  const auto numbers = numbers_of({curve});
+  const auto numbers = finite_values({curve});
   if (numbers.empty()) return {};
   const Axis x{kSpark, std::max(last_step, 1.0)};
   return fmt::format(
       "<svg class=spark viewBox=\"0 0 120 24\" aria-hidden=true><path class=curve d=\"{}\"/></svg>",
-      path_of(curve, x, tight_scale(numbers, kSpark)));
+      curve_path(curve, x, tight_scale(numbers, kSpark)));
 }
 
 namespace {
@@ -152,12 +152,12 @@ struct Box {
 
 bool begins_letter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
-std::size_t letters_of(const std::string& text) {
+std::size_t count_letters(const std::string& text) {
   return std::size_t(std::ranges::count_if(text, begins_letter));
 }
 
 std::string shortened(const std::string& name) {
-  if (letters_of(name) <= kMostLetters) return name;
+  if (count_letters(name) <= kMostLetters) return name;
   std::size_t at = name.size();
   for (std::size_t kept = 0; kept < kMostLetters - 1;)
     if (begins_letter(name[--at])) ++kept;
@@ -165,10 +165,10 @@ std::string shortened(const std::string& name) {
 }
 
 /// Returns the estimated width. The width of a character of three or more UTF-8 bytes may equal its height.
-double width_of(const std::string& text, double font_size) {
+double text_width(const std::string& text, double font_size) {
   const auto wide =
       std::ranges::count_if(text, [](char byte) { return static_cast<unsigned char>(byte) >= 0xE0U; });
-  return font_size * (0.62 * double(letters_of(text)) + 0.4 * double(wide));
+  return font_size * (0.62 * double(count_letters(text)) + 0.4 * double(wide));
 }
 
 struct Group {
@@ -182,7 +182,7 @@ struct Group {
   }
 };
 
-std::vector<Group> groups_of(const std::vector<NamedPoint>& points) {
+std::vector<Group> group_points(const std::vector<NamedPoint>& points) {
   std::vector<Group> out;
   for (const auto& point : points) {
     const auto same = std::ranges::find_if(
@@ -197,7 +197,7 @@ std::vector<Group> groups_of(const std::vector<NamedPoint>& points) {
 }
 
 /// Returns candidate positions of a label, the nearest first.
-std::vector<PointLabel> places(const Group& group, double font_size) {
+std::vector<PointLabel> candidate_labels(const Group& group, double font_size) {
   std::vector<PointLabel> out;
   const std::string text = group.text();
   const auto add = [&](double up, bool away) {
@@ -213,8 +213,8 @@ std::vector<PointLabel> places(const Group& group, double font_size) {
   return out;
 }
 
-Box box_of(const PointLabel& label, double font_size) {
-  const double width = width_of(label.text, font_size);
+Box label_box(const PointLabel& label, double font_size) {
+  const double width = text_width(label.text, font_size);
   const double left = label.ends_here ? label.x - width : label.x;
   return {left, left + width, label.y - font_size, label.y + 0.3 * font_size};
 }
@@ -226,15 +226,15 @@ std::vector<PointLabel> place_labels(const std::vector<NamedPoint>& points, Plot
   for (const auto& p : points)
     taken.push_back({p.x - kPointRadius, p.x + kPointRadius, p.y - kPointRadius, p.y + kPointRadius});
   std::vector<PointLabel> out;
-  const auto groups = groups_of(points);
+  const auto groups = group_points(points);
   for (std::size_t i = 0; i < std::min(groups.size(), kMostLabels); ++i)
-    for (const auto& place : places(groups[i], font_size)) {
-      const Box box = box_of(place, font_size);
+    for (const auto& label : candidate_labels(groups[i], font_size)) {
+      const Box box = label_box(label, font_size);
       const bool inside = box.left >= area.left && box.right <= area.right && box.top >= area.top &&
                           box.bottom <= area.bottom;
       if (!inside || std::ranges::any_of(taken, [&](const Box& other) { return box.meets(other); })) continue;
       taken.push_back(box);
-      out.push_back(place);
+      out.push_back(label);
       break;
     }
   return out;

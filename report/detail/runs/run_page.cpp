@@ -19,22 +19,22 @@
 namespace fq::html {
 namespace {
 
-using fq::detail::number_at;
+using fq::detail::number_field;
 using fq::detail::RunRecord;
 
-Curve curve_of(const RunRecord& record, const char* event, const std::string& key, const std::string& name) {
+Curve read_curve(const RunRecord& record, const char* event, const std::string& key, const std::string& name) {
   Curve out{name};
   for (const auto& line : record.lines)
     if (line["event"] == event && line.contains(key))
-      out.points.emplace_back(number_at(line, "step"), number_at(line, key));
+      out.points.emplace_back(number_field(line, "step"), number_field(line, key));
   return out;
 }
 
 std::string two_curves(const RunRecord& record, double last_step, const std::string& title,
                        const std::string& key, Span span = Span::linear) {
   return line_plot(title,
-                   {curve_of(record, "step", key, "training, mean of the epoch so far"),
-                    curve_of(record, "epoch", "val_" + key, "validation")},
+                   {read_curve(record, "step", key, "training, mean of the epoch so far"),
+                    read_curve(record, "epoch", "val_" + key, "validation")},
                    last_step, span);
 }
 
@@ -55,10 +55,10 @@ std::string curves_section(const RunRecord& record, double last_step) {
   std::string out = two_curves(record, last_step, "Loss", "loss", Span::logarithmic) +
                     two_curves(record, last_step, "Accuracy, percent", "accuracy");
   for (const auto& key : other_scores(record))
-    out += line_plot(key.substr(4), {curve_of(record, "epoch", key, "validation")}, last_step);
-  out += line_plot("Learning rate", {curve_of(record, "step", "lr", "of the step")}, last_step);
+    out += line_plot(key.substr(4), {read_curve(record, "epoch", key, "validation")}, last_step);
+  out += line_plot("Learning rate", {read_curve(record, "step", "lr", "of the step")}, last_step);
   out +=
-      line_plot("Samples a second", {curve_of(record, "step", "images_per_second", "training")}, last_step);
+      line_plot("Samples a second", {read_curve(record, "step", "images_per_second", "training")}, last_step);
   return out.empty() ? out : "<h2>Curves</h2>\n<div class=cards>\n" + out + "</div>\n";
 }
 
@@ -70,7 +70,7 @@ std::string flat_value(const nlohmann::ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::string table_of(const std::string& title, const nlohmann::ordered_json& object) {
+std::string details_table(const std::string& title, const nlohmann::ordered_json& object) {
   if (object.empty()) return {};
   std::string out = fmt::format("<details><summary>{}</summary><table><tbody>\n", escaped(title));
   for (const auto& [key, value] : object.items())
@@ -110,11 +110,11 @@ std::string phases_section(const RunRecord& record) {
 std::string settings_section(const nlohmann::ordered_json& config) {
   std::string out;
   for (const auto& [key, value] : config.items())
-    if (value.is_object()) out += table_of(key, value);
+    if (value.is_object()) out += details_table(key, value);
   return out.empty() ? out : "<h2>Settings</h2>\n" + out;
 }
 
-using fq::detail::number_at;
+using fq::detail::number_field;
 using fq::detail::RunRecord;
 
 /// Returns one number of one quantizer over the epochs.
@@ -123,23 +123,23 @@ Curve quantizer_curve(const RunRecord& record, const std::string& quantizer, con
   for (const auto& line : record.lines)
     if (line["event"] == "epoch" && line.contains("quantizers") && line["quantizers"].contains(quantizer) &&
         line["quantizers"][quantizer].contains(key))
-      out.points.emplace_back(number_at(line, "step"), number_at(line["quantizers"][quantizer], key));
+      out.points.emplace_back(number_field(line, "step"), number_field(line["quantizers"][quantizer], key));
   return out;
 }
 
-std::optional<double> at_end(const Curve& curve) {
+std::optional<double> final_value(const Curve& curve) {
   return curve.points.empty() ? std::nullopt : std::optional(curve.points.back().second);
 }
 
-std::string line_of(const RunRecord& record, const std::string& quantizer, double last_step) {
+std::string quantizer_row(const RunRecord& record, const std::string& quantizer, double last_step) {
   const Curve amax = quantizer_curve(record, quantizer, "amax"),
               clipped = quantizer_curve(record, quantizer, "clipped");
   const auto first = amax.points.empty() ? std::nullopt : std::optional(amax.points.front().second);
-  const auto change = first && *first > 0 ? std::optional(*at_end(amax) / *first - 1) : std::nullopt;
+  const auto change = first && *first > 0 ? std::optional(*final_value(amax) / *first - 1) : std::nullopt;
   return fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(quantizer)) +
-         cell(first, number(first)) + cell(at_end(amax), number(at_end(amax))) +
+         cell(first, number(first)) + cell(final_value(amax), number(final_value(amax))) +
          cell(change, change ? fmt::format("{:+.1f} %", 100 * *change) : std::string(unknown)) + "<td>" +
-         sparkline(amax, last_step) + "</td>" + cell(at_end(clipped), percent(at_end(clipped))) + "<td>" +
+         sparkline(amax, last_step) + "</td>" + cell(final_value(clipped), percent(final_value(clipped))) + "<td>" +
          sparkline(clipped, last_step) + "</td></tr>\n";
 }
 
@@ -155,7 +155,7 @@ std::string ranges_section(const RunRecord& record, double last_step) {
   out += head("name", 0, "Quantizer", "text") + head("first", 1, "First amax") + head("amax", 2, "amax") +
          head("change", 3, "Change") + "<th>amax over time</th>" + head("clipped", 5, "Clipped") +
          "<th>Clipped over time</th></tr></thead><tbody>\n";
-  for (const auto& [name, value] : (*last)["quantizers"].items()) out += line_of(record, name, last_step);
+  for (const auto& [name, value] : (*last)["quantizers"].items()) out += quantizer_row(record, name, last_step);
   return out + "</tbody></table></div>\n";
 }
 
@@ -167,7 +167,7 @@ constexpr double kStrong = 0.55;  // smallest share with white text
 
 /// Number of samples of one class that were predicted as another class.
 struct Confused {
-  std::size_t label = 0, answer = 0;
+  std::size_t label = 0, prediction = 0;
   std::int64_t count = 0, of = 0;
 };
 
@@ -176,14 +176,14 @@ std::string class_name(const ordered_json& classes, std::size_t index) {
   return escaped(index < names.size() ? names[index].get<std::string>() : std::to_string(index));
 }
 
-std::vector<Confused> counts_of(const ordered_json& classes) {
+std::vector<Confused> confusion_counts(const ordered_json& classes) {
   std::vector<Confused> out;
   for (std::size_t label = 0; label < classes["confusion"].size(); ++label) {
     const auto& row = classes["confusion"][label];
     std::int64_t of = 0;
     for (const auto& count : row) of += fq::detail::whole_value<std::int64_t>(count);
-    for (std::size_t answer = 0; answer < row.size(); ++answer)
-      out.push_back({label, answer, fq::detail::whole_value<std::int64_t>(row[answer]), of});
+    for (std::size_t prediction = 0; prediction < row.size(); ++prediction)
+      out.push_back({label, prediction, fq::detail::whole_value<std::int64_t>(row[prediction]), of});
   }
   return out;
 }
@@ -192,7 +192,7 @@ std::string count_cell(const Confused& entry) {
   if (entry.count == 0) return "<td></td>";
   const double share = double(entry.count) / double(entry.of);
   return fmt::format("<td class=\"{}{}\" style=\"--v:{:.0f}%\">{}</td>",
-                     entry.label == entry.answer ? "right" : "wrong", share > kStrong ? " strong" : "",
+                     entry.label == entry.prediction ? "right" : "wrong", share > kStrong ? " strong" : "",
                      15 + 85 * share, entry.count);
 }
 
@@ -202,8 +202,8 @@ std::string matrix(const ordered_json& classes) {
   for (std::size_t c = 0; c < classes["confusion"].size(); ++c)
     out += "<th scope=col>" + class_name(classes, c) + "</th>";
   out += "</tr></thead><tbody>\n";
-  for (const auto& entry : counts_of(classes)) {
-    if (entry.answer == 0)
+  for (const auto& entry : confusion_counts(classes)) {
+    if (entry.prediction == 0)
       out += fmt::format("{}<tr><th scope=row class=text>{}</th>", entry.label == 0 ? "" : "</tr>\n",
                          class_name(classes, entry.label));
     out += count_cell(entry);
@@ -212,8 +212,8 @@ std::string matrix(const ordered_json& classes) {
 }
 
 std::string most_confused(const ordered_json& classes) {
-  auto all = counts_of(classes);
-  std::erase_if(all, [](const auto& entry) { return entry.label == entry.answer || entry.count == 0; });
+  auto all = confusion_counts(classes);
+  std::erase_if(all, [](const auto& entry) { return entry.label == entry.prediction || entry.count == 0; });
   std::ranges::stable_sort(all, std::greater(), &Confused::count);
   if (all.size() > kMostPairs) all.resize(kMostPairs);
   std::string out =
@@ -221,7 +221,7 @@ std::string most_confused(const ordered_json& classes) {
       "<th>times</th><th>of</th></tr></thead><tbody>\n";
   for (const auto& entry : all)
     out += fmt::format("<tr><td class=text>{}</td><td class=text>{}</td><td>{}</td><td>{}</td></tr>\n",
-                       class_name(classes, entry.label), class_name(classes, entry.answer), entry.count,
+                       class_name(classes, entry.label), class_name(classes, entry.prediction), entry.count,
                        entry.of);
   return out + "</tbody></table></div>\n";
 }
@@ -238,7 +238,7 @@ std::string worst_samples(const ordered_json& classes, const std::map<std::int64
                        found == shown.end() ? std::string() : found->second, row,
                        class_name(classes, fq::detail::whole_value<std::size_t>(sample["label"])),
                        class_name(classes, fq::detail::whole_value<std::size_t>(sample["answer"])),
-                       100 * fq::detail::number_at(sample, "probability"));
+                       100 * fq::detail::number_field(sample, "probability"));
   }
   return out + "</div>\n";
 }
@@ -255,7 +255,7 @@ std::string classes_section(const RunRecord& record, const std::map<std::int64_t
   return out + worst_samples(*classes, shown);
 }
 
-using fq::detail::number_at;
+using fq::detail::number_field;
 using nlohmann::ordered_json;
 
 constexpr const char* kRunPolicy =
@@ -271,7 +271,7 @@ std::string spell_duration(double seconds) {
                        : fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
 }
 
-std::int64_t count_in(const ordered_json* line, const std::string& key) {
+std::int64_t count_field(const ordered_json* line, const std::string& key) {
   return line == nullptr ? 0 : fq::detail::whole_or<std::int64_t>(*line, key, 0);
 }
 
@@ -282,10 +282,10 @@ std::string state_tile(const RunPage& page) {
   const std::string unit = page.config.contains("steps") ? "step" : "epoch";
   const auto* reached = unit == "step" ? step : epoch;
   const std::string done =
-      fmt::format("{} {} of {}", unit, count_in(reached, unit), count_in(&page.config, unit + "s"));
+      fmt::format("{} {} of {}", unit, count_field(reached, unit), count_field(&page.config, unit + "s"));
   if (page.seconds_left >= 0)
     return tile("Running", spell_duration(page.seconds_left) + " left",
-                fmt::format("{}, step {}", done, count_in(step, "step")));
+                fmt::format("{}, step {}", done, count_field(step, "step")));
   return tile("State", escaped(end == nullptr ? "unfinished" : end->value("state", std::string("done"))),
               done);
 }
@@ -293,22 +293,22 @@ std::string state_tile(const RunPage& page) {
 std::string score_tile(const RunPage& page, const std::string& key, const std::string& label,
                        const char* unit) {
   const auto* epoch = page.record->last("epoch");
-  if (epoch == nullptr || std::isnan(number_at(*epoch, key))) return {};
+  if (epoch == nullptr || std::isnan(number_field(*epoch, key))) return {};
   const std::string validated = "val_" + key;
-  const bool has_both = !std::isnan(number_at(*epoch, validated));
+  const bool has_both = !std::isnan(number_field(*epoch, validated));
   const std::string note =
-      has_both ? fmt::format("in validation; {}{} in training", number(number_at(*epoch, key)), unit)
+      has_both ? fmt::format("in validation; {}{} in training", number(number_field(*epoch, key)), unit)
                : std::string("in training");
-  return tile(label, number(number_at(*epoch, has_both ? validated : key)) + unit, note);
+  return tile(label, number(number_field(*epoch, has_both ? validated : key)) + unit, note);
 }
 
 std::string tiles(const RunPage& page) {
   std::string out = "<div class=tiles>\n" + state_tile(page) +
                     score_tile(page, "accuracy", "Accuracy", " %") + score_tile(page, "loss", "Loss", "");
   if (const auto* step = page.record->last("step"))
-    out += tile("Pace", grouped(std::llround(number_at(*step, "images_per_second"))) + "/s",
+    out += tile("Pace", grouped(std::llround(number_field(*step, "images_per_second"))) + "/s",
                 fmt::format("samples; {:.0f} % of the time waiting for data",
-                            100 * number_at(*step, "loader_share")));
+                            100 * number_field(*step, "loader_share")));
   return out + "</div>\n";
 }
 
@@ -321,14 +321,14 @@ std::string facts(const ordered_json& config) {
   return "<p>" + out + "</p>\n";
 }
 
-double last_step_of(const RunPage& page) {
+double largest_step(const RunPage& page) {
   double out = 1;
-  for (const auto& line : page.record->lines) out = std::max(out, number_at(line, "step"));
+  for (const auto& line : page.record->lines) out = std::max(out, number_field(line, "step"));
   return out;
 }
 
 std::string run_body(const RunPage& page) {
-  const double last = last_step_of(page);
+  const double last = largest_step(page);
   return fmt::format("<main>\n<h1>{}</h1>\n", escaped(page.title)) + facts(page.config) + tiles(page) +
          curves_section(*page.record, last) + phases_section(*page.record) +
          ranges_section(*page.record, last) + classes_section(*page.record, page.shown) +

@@ -23,8 +23,8 @@ const JsonShape& line_shape(const std::string& event) {
                                            {"step", S::whole(), true},
                                            {"best", S::flag()},
                                            {"state", S::text()},
-                                           {"phases", S::object_of(S::number())},
-                                           {"quantizers", S::object_of(S::object_of(S::number()))}});
+                                           {"phases", S::uniform_object(S::number())},
+                                           {"quantizers", S::uniform_object(S::uniform_object(S::number()))}});
   static const JsonShape mistake = S::object({{"row", S::whole(), true},
                                               {"label", S::whole(), true},
                                               {"answer", S::whole(), true},
@@ -85,7 +85,7 @@ std::string RunRecord::text() const {
   return out;
 }
 
-void RunRecord::forget_after(std::int64_t step) {
+void RunRecord::truncate(std::int64_t step) {
   std::erase_if(lines, [step](const auto& line) { return whole_value<std::int64_t>(line["step"]) > step; });
 }
 
@@ -95,7 +95,7 @@ const ordered_json* RunRecord::last(std::string_view event) const {
   return found == lines.rend() ? nullptr : &*found;
 }
 
-double number_at(const ordered_json& line, const std::string& key) {
+double number_field(const ordered_json& line, const std::string& key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_number() ? found->get<double>()
                                                    : std::numeric_limits<double>::quiet_NaN();

@@ -31,13 +31,13 @@ struct RunRecord {
 
   /// Removes the lines of later steps. A run resumes from a checkpoint, which may be older than the last
   /// line.
-  void forget_after(std::int64_t step);
+  void truncate(std::int64_t step);
   /// Returns the last line of that event; null without one.
   [[nodiscard]] const nlohmann::ordered_json* last(std::string_view event) const;
 };
 
 /// Returns the number at `key`; NaN without one.
-[[nodiscard]] double number_at(const nlohmann::ordered_json& line, const std::string& key);
+[[nodiscard]] double number_field(const nlohmann::ordered_json& line, const std::string& key);
 
 /// Returns comma-separated values: a row for each step and epoch, a column for each of their numbers.
 [[nodiscard]] std::string metrics_csv(const RunRecord& record);

@@ -10,12 +10,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::optional<double> known_at(const ordered_json& line, const std::string& key) {
-  const double value = number_at(line, key);
+std::optional<double> optional_number_field(const ordered_json& line, const std::string& key) {
+  const double value = number_field(line, key);
   return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
-std::string text_at(const ordered_json& config, const char* key, const char* otherwise = "") {
+std::string text_field(const ordered_json& config, const char* key, const char* otherwise = "") {
   return config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : otherwise;
 }
 
@@ -27,18 +27,18 @@ const ordered_json* best_or_last_epoch(const RunRecord& record) {
   return best == nullptr ? record.last("epoch") : best;
 }
 
-std::string format_of(const ordered_json& config) {
+std::string format_name(const ordered_json& config) {
   const bool quantized = config.contains("quantization") && !config["quantization"].is_null();
   if (!quantized) return "float";
-  const std::string preset = text_at(config, "preset");
+  const std::string preset = text_field(config, "preset");
   return preset.empty() ? config["quantization"].is_object()
-                              ? text_at(config["quantization"], "preset", "quantized")
+                              ? text_field(config["quantization"], "preset", "quantized")
                               : "quantized"
                         : preset;
 }
 
 /// Returns the defaults of the flags. The settings have the values that the format or the optimizer chose.
-ordered_json defaults_of(const ordered_json& config) {
+ordered_json flag_defaults(const ordered_json& config) {
   constexpr std::array<std::pair<const char*, const char*>, 5> kChosen{{{"lr", "learning_rate"},
                                                                         {"amax", "amax_mode"},
                                                                         {"amax-gradient", "amax_gradient"},
@@ -60,29 +60,29 @@ bool same_value(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-RunSummary summary_of(const std::string& name, const ordered_json& config, const RunRecord& record) {
+RunSummary summarize_run(const std::string& name, const ordered_json& config, const RunRecord& record) {
   RunSummary out{.name = name,
-                 .command = text_at(config, "command"),
-                 .model = text_at(config, "model"),
-                 .format = format_of(config),
+                 .command = text_field(config, "command"),
+                 .model = text_field(config, "model"),
+                 .format = format_name(config),
                  .state = "unfinished",
                  .given = config["given"],
-                 .defaults = defaults_of(config)};
+                 .defaults = flag_defaults(config)};
   if (const auto* epoch = best_or_last_epoch(record)) {
     out.validated = epoch->contains("val_loss");
-    out.accuracy = known_at(*epoch, out.validated ? "val_accuracy" : "accuracy");
-    out.loss = known_at(*epoch, out.validated ? "val_loss" : "loss");
+    out.accuracy = optional_number_field(*epoch, out.validated ? "val_accuracy" : "accuracy");
+    out.loss = optional_number_field(*epoch, out.validated ? "val_loss" : "loss");
   }
   const auto* end = record.last("end");
   if (end == nullptr) return out;
-  out.state = text_at(*end, "state", "done");
+  out.state = text_field(*end, "state", "done");
   if (!end->contains("result") || !(*end)["result"].is_object()) return out;
   const auto& result = (*end)["result"];
-  if (const auto bytes = known_at(result, "weight_bytes")) out.bytes = static_cast<std::int64_t>(*bytes);
-  if (const auto parameters = known_at(config, "parameters"); parameters && out.bytes && *parameters > 0)
+  if (const auto bytes = optional_number_field(result, "weight_bytes")) out.bytes = static_cast<std::int64_t>(*bytes);
+  if (const auto parameters = optional_number_field(config, "parameters"); parameters && out.bytes && *parameters > 0)
     out.bits = 8 * static_cast<double>(*out.bytes) / *parameters;
-  out.ms_per_step = known_at(result, "ms_per_step");
-  out.seconds = known_at(result, "seconds");
+  out.ms_per_step = optional_number_field(result, "ms_per_step");
+  out.seconds = optional_number_field(result, "seconds");
   return out;
 }
 

@@ -27,7 +27,7 @@ struct RunSummary {
 };
 
 /// Summarizes config.json and metrics.jsonl of a run directory.
-[[nodiscard]] RunSummary summary_of(const std::string& name, const nlohmann::ordered_json& config,
+[[nodiscard]] RunSummary summarize_run(const std::string& name, const nlohmann::ordered_json& config,
                                     const RunRecord& record);
 
 /// Returns the given flags whose values, with defaults, differ between the runs.
