@@ -20,7 +20,7 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-std::filesystem::path file_of(const std::filesystem::path& folder, const std::string& name) {
+std::filesystem::path array_file(const std::filesystem::path& folder, const std::string& name) {
   return folder / (name + ".bin");
 }
 
@@ -76,7 +76,7 @@ void put_specials(Tensor& x, float amax) {
 
 void write_array(const std::filesystem::path& folder, const std::string& name, const Tensor& values) {
   const Tensor bytes = values.dtype() == DType::u1 ? unpacked(values) : values;
-  const auto path = file_of(folder, name);
+  const auto path = array_file(folder, name);
   std::ofstream file(path, std::ios::binary);
   file.write(static_cast<const char*>(bytes.raw()), bytes.nbytes());
   file.close();
@@ -87,7 +87,7 @@ void write_array(const std::filesystem::path& folder, const std::string& name, c
 
 Tensor read_array(const std::filesystem::path& folder, const std::string& name, Shape shape, DType dtype) {
   Tensor out = Tensor::empty(std::move(shape), dtype);
-  const auto path = file_of(folder, name);
+  const auto path = array_file(folder, name);
   std::ifstream file(path, std::ios::binary);
   file.read(static_cast<char*>(out.mutable_raw()), out.nbytes());
   if (!file || file.peek() != std::ifstream::traits_type::eof())

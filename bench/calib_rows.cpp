@@ -19,7 +19,7 @@ Row calib_row(std::string_view what, std::string_view peer, const char* unit, bo
   return row;
 }
 
-Histogram histogram_of(const Tensor& x, int bins) {
+Histogram make_histogram(const Tensor& x, int bins) {
   HistogramCalibrator calibrator("percentile", {.num_bins = bins});
   calibrator.collect(x);
   return calibrator.histogram();
@@ -41,7 +41,7 @@ void read_all(const Tensor& x, std::uint64_t& sum) {
   for (const std::uint64_t lane : lanes) sum ^= lane;
 }
 
-Row against_read(std::string_view what, void (*collect)(const Tensor&)) {
+Row read_row(std::string_view what, void (*collect)(const Tensor&)) {
   Row row = calib_row(what, "read", "ns/element", false);
   row.make = [collect](const Settings&) {
     const Tensor x = bell({kElements}, 1);
@@ -52,7 +52,7 @@ Row against_read(std::string_view what, void (*collect)(const Tensor&)) {
   return row;
 }
 
-void collect_histogram(const Tensor& x) { static_cast<void>(histogram_of(x, kBins)); }
+void collect_histogram(const Tensor& x) { static_cast<void>(make_histogram(x, kBins)); }
 void collect_max(const Tensor& x) { MaxCalibrator().collect(x); }
 
 /// The peer leaves its counts as f32.
@@ -70,7 +70,7 @@ Row histogram_collect(std::string_view peer) {
     const Tensor x = bell({kElements}, 1);
     write_array(settings.exchange, "x", x);
     Work work = per_element([x] { collect_histogram(x); });
-    work.check = [x, settings] { return check_counts(histogram_of(x, kBins), settings); };
+    work.check = [x, settings] { return check_counts(make_histogram(x, kBins), settings); };
     return work;
   };
   return row;
@@ -82,7 +82,7 @@ float mse(const Histogram& h) { return amax_by_mse(h, 8, false, 1, 128); }
 
 /// Writes the histogram; the peer leaves its amax.
 Work search_work(const Settings& settings, int bins, Search search) {
-  const auto h = std::make_shared<Histogram>(histogram_of(bell({kElements}, 1), bins));
+  const auto h = std::make_shared<Histogram>(make_histogram(bell({kElements}, 1), bins));
   write_array(settings.exchange, "counts", Tensor::from(h->counts, {bins}));
   write_array(settings.exchange, "edges", Tensor::from(h->edges, {bins + 1}));
   Work work;
@@ -124,8 +124,8 @@ std::vector<Row> calib_rows() {
   return {
       histogram_collect("modelopt"),
       histogram_collect("torch_histc"),
-      against_read("histogram_collect", collect_histogram),
-      against_read("max", collect_max),
+      read_row("histogram_collect", collect_histogram),
+      read_row("max", collect_max),
       entropy_search(2048),
       entropy_search(8192),
       mse_search(),

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kImages = 1024;
 
-std::shared_ptr<DataLoader> images_for(const Network& network) {
+std::shared_ptr<DataLoader> image_loader(const Network& network) {
   Shape shape = network.x.shape();
   const std::int64_t batch = std::exchange(shape[0], kImages);
   return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(bell(shape, 2)),
@@ -36,12 +36,12 @@ std::string uncalibrated(Module& model, const std::string& method) {
 }
 
 /// Everything from images to ranges, against the float network alone on the same images.
-Row against_forward(const std::string& method) {
+Row forward_row(const std::string& method) {
   Row row{fmt::format("calib.resnet20_{}.{}/forward", kImages, method), "ms", Clock::cpu, false, {}};
   row.make = [method](const Settings&) {
     const auto ours = std::make_shared<Network>(make_network("resnet20", Numbers::int8, BatchNorm::folded));
     const auto plain = std::make_shared<Network>(make_network("resnet20", Numbers::fp32, BatchNorm::folded));
-    const auto data = images_for(*ours), same = images_for(*plain);
+    const auto data = image_loader(*ours), same = image_loader(*plain);
     plain->model->eval();
     Work work;
     work.ours.run = [=] { calibrate(*ours->model, *data, {.method = method}); };
@@ -59,7 +59,7 @@ Row against_forward(const std::string& method) {
 
 std::vector<Row> calibration_rows() {
   std::vector<Row> rows;
-  for (const char* method : {"max", "percentile", "entropy"}) rows.push_back(against_forward(method));
+  for (const char* method : {"max", "percentile", "entropy"}) rows.push_back(forward_row(method));
   return rows;
 }
 

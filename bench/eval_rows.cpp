@@ -30,7 +30,7 @@ Tensor logits(const Network& network) {
   return (*network.model)(network.x).tensor();
 }
 
-Row against_onnxruntime() {
+Row eval_row() {
   Row row{"eval.cnn.int8/onnxruntime_int8", "ms", Clock::cpu, true, {}};
   row.make = [](const Settings& settings) {
     const auto network = std::make_shared<Network>(make_network("cnn", Numbers::int8, BatchNorm::folded));
@@ -50,6 +50,6 @@ Row against_onnxruntime() {
 
 }  // namespace
 
-std::vector<Row> eval_rows() { return {against_onnxruntime()}; }
+std::vector<Row> eval_rows() { return {eval_row()}; }
 
 }  // namespace fq::bench

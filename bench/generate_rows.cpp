@@ -14,7 +14,7 @@ constexpr std::int64_t kTokens = 128;  // of a call
 
 /// Tokens of one text whose window has slid for a while, by keys and values that are kept; the peer runs the
 /// exported file once for each token.
-Row against_onnxruntime(const std::string& name, const GptSize& size) {
+Row generate_row(const std::string& name, const GptSize& size) {
   Row row{"generate." + name + ".int8/onnxruntime", "ms/token", Clock::cpu, true, {}};
   row.make = [size](const Settings& settings) {
     const auto network = std::make_shared<Network>(make_gpt(Numbers::int8, size));
@@ -36,8 +36,8 @@ Row against_onnxruntime(const std::string& name, const GptSize& size) {
 }  // namespace
 
 std::vector<Row> generate_rows() {
-  return {against_onnxruntime("gpt", {.batch = 1}),
-          against_onnxruntime("gpt_small", {.layers = 2, .width = 64, .context = 64, .batch = 1})};
+  return {generate_row("gpt", {.batch = 1}),
+          generate_row("gpt_small", {.layers = 2, .width = 64, .context = 64, .batch = 1})};
 }
 
 }  // namespace fq::bench

@@ -15,7 +15,7 @@ namespace {
 
 /// Returns the index of the range of element i. Elements of a run share a range, except with ranges per last
 /// axis.
-std::int64_t range_of(const Forward& k, std::int64_t i) {
+std::int64_t range_index(const Forward& k, std::int64_t i) {
   const std::int64_t ranges = k.amax.numel();
   return k.amax.rank() == 1 ? i % ranges : i / (k.x.numel() / ranges);
 }
@@ -25,7 +25,7 @@ std::string mask_difference(const Forward& k) {
   const auto *x = k.x.data<float>(), *amax = k.amax.data<float>();
   auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
   for (std::int64_t i = 0; i < k.x.numel(); ++i)
-    cpu::set_bit(bits, i, scalar::modelopt_mask(x[i], amax[range_of(k, i)]));
+    cpu::set_bit(bits, i, scalar::modelopt_mask(x[i], amax[range_index(k, i)]));
   return first_mask_difference(k.mask, mask);
 }
 
@@ -40,7 +40,7 @@ std::string compare_elements(const Forward& k, F&& f) {
   Tensor y = Tensor::empty(k.y.shape());
   const auto *x = k.x.data<float>(), *amax = k.amax.data<float>();
   auto* out = y.mutable_data<float>();
-  for (std::int64_t i = 0; i < k.x.numel(); ++i) out[i] = f(x[i], amax[range_of(k, i)]);
+  for (std::int64_t i = 0; i < k.x.numel(); ++i) out[i] = f(x[i], amax[range_index(k, i)]);
   return compare(k, y);
 }
 

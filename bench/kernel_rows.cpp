@@ -26,7 +26,7 @@ Row kernel_row(std::string_view what, const Size& size, std::string_view peer) {
   return row;
 }
 
-Work work_of(std::function<void()> ours, const Size& size) {
+Work kernel_work(std::function<void()> ours, const Size& size) {
   Work work;
   work.ours.run = std::move(ours);
   work.units_per_second = 1e9 / static_cast<double>(size.elements);
@@ -34,12 +34,12 @@ Work work_of(std::function<void()> ours, const Size& size) {
 }
 
 /// Against memcpy of the same input to an output of the same size; equal to the scalar formulas first.
-Row against_memcpy(std::string_view what, const Size& size, Make make) {
+Row memcpy_row(std::string_view what, const Size& size, Make make) {
   Row row = kernel_row(what, size, "memcpy");
   row.make = [=](const Settings&) {
     auto kernel = std::make_shared<Forward>(make(size.elements));
     put_specials(kernel->x, kAmax);
-    Work work = work_of([kernel] { kernel->run(*kernel); }, size);
+    Work work = kernel_work([kernel] { kernel->run(*kernel); }, size);
     work.theirs.run = [kernel, copy = Tensor::zeros(kernel->x.shape())]() mutable {
       std::memcpy(copy.mutable_raw(), kernel->x.raw(), static_cast<std::size_t>(copy.nbytes()));
     };
@@ -56,14 +56,14 @@ Row against_memcpy(std::string_view what, const Size& size, Make make) {
 enum class Equal { bits, values };
 
 /// Against a Python peer that leaves its y; NaN and the like are in the data where bits are to be equal.
-Row against_python(std::string_view what, const Size& size, std::string_view peer, Make make, Equal meant) {
+Row python_row(std::string_view what, const Size& size, std::string_view peer, Make make, Equal meant) {
   Row row = kernel_row(what, size, peer);
   row.make = [=](const Settings& settings) {
     auto kernel = std::make_shared<Forward>(make(size.elements));
     if (meant == Equal::bits) put_specials(kernel->x, kAmax);
     write_array(settings.exchange, "x", kernel->x);
     write_array(settings.exchange, "amax", kernel->amax);
-    Work work = work_of([kernel] { kernel->run(*kernel); }, size);
+    Work work = kernel_work([kernel] { kernel->run(*kernel); }, size);
     work.check = [=, folder = settings.exchange] {
       kernel->run(*kernel);
       return first_difference("y", kernel->y, read_array(folder, "y", kernel->y.shape()),
@@ -93,7 +93,7 @@ Row forward_backward(const Size& size) {
       kernel->run(*kernel);
       masked_gradient(gradient->dy, kernel->mask, gradient->dx);
     };
-    Work work = work_of(both, size);
+    Work work = kernel_work(both, size);
     work.check = [=, folder = settings.exchange] {
       both();
       const auto y = first_difference("y", kernel->y, read_array(folder, "y", kernel->y.shape()));
@@ -116,7 +116,7 @@ Row backward_mask(const Size& size) {
     write_array(settings.exchange, "mask", kernel->mask);
     write_array(settings.exchange, "dy", gradient->dy);
     const auto run = [mask = kernel->mask, gradient] { masked_gradient(gradient->dy, mask, gradient->dx); };
-    Work work = work_of(run, size);
+    Work work = kernel_work(run, size);
     work.check = [=, folder = settings.exchange] {
       run();
       return first_difference("dx", gradient->dx, read_array(folder, "dx", gradient->dx.shape()));
@@ -130,20 +130,20 @@ Row backward_mask(const Size& size) {
 
 std::vector<Row> kernel_rows() {
   return {
-      against_memcpy("fake_quant_int8", kL2, int8),
-      against_memcpy("fake_quant_int8", kDram, int8),
-      against_memcpy("fake_quant_e4m3", kL2, e4m3),
-      against_memcpy("fake_quant_e4m3", kDram, e4m3),
-      against_memcpy("fake_quant_int8_axis0", kDram, int8_axis0),
-      against_memcpy("fake_quant_int8_lastaxis", kDram, int8_lastaxis),
-      against_memcpy("fake_quant_nvfp4", kDram, nvfp4),
-      against_memcpy("fake_quant_mxfp8", kDram, mxfp8),
-      against_memcpy("fake_quant_int4_block128", kDram, int4_block128),
-      against_python("fake_quant_int8", kL2, "torch", int8_power_of_two, Equal::values),
-      against_python("fake_quant_int8", kDram, "torch", int8_power_of_two, Equal::values),
-      against_python("fake_quant_int8", kL2, "modelopt", int8, Equal::bits),
-      against_python("fake_quant_int8", kDram, "modelopt", int8, Equal::bits),
-      against_python("fake_quant_e4m3", kDram, "modelopt", e4m3, Equal::bits),
+      memcpy_row("fake_quant_int8", kL2, int8),
+      memcpy_row("fake_quant_int8", kDram, int8),
+      memcpy_row("fake_quant_e4m3", kL2, e4m3),
+      memcpy_row("fake_quant_e4m3", kDram, e4m3),
+      memcpy_row("fake_quant_int8_axis0", kDram, int8_axis0),
+      memcpy_row("fake_quant_int8_lastaxis", kDram, int8_lastaxis),
+      memcpy_row("fake_quant_nvfp4", kDram, nvfp4),
+      memcpy_row("fake_quant_mxfp8", kDram, mxfp8),
+      memcpy_row("fake_quant_int4_block128", kDram, int4_block128),
+      python_row("fake_quant_int8", kL2, "torch", int8_power_of_two, Equal::values),
+      python_row("fake_quant_int8", kDram, "torch", int8_power_of_two, Equal::values),
+      python_row("fake_quant_int8", kL2, "modelopt", int8, Equal::bits),
+      python_row("fake_quant_int8", kDram, "modelopt", int8, Equal::bits),
+      python_row("fake_quant_e4m3", kDram, "modelopt", e4m3, Equal::bits),
       forward_backward(kL2),
       forward_backward(kDram),
       backward_mask(kDram),

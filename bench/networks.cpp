@@ -46,7 +46,7 @@ std::string conv4_text() {
                      nodes);
 }
 
-Tensor labels_of(std::int64_t count) {
+Tensor cyclic_labels(std::int64_t count) {
   Tensor labels = Tensor::empty({count}, DType::i64);
   auto* values = labels.mutable_data<std::int64_t>();
   for (std::int64_t i = 0; i < count; ++i) values[i] = i % kClasses;
@@ -54,7 +54,7 @@ Tensor labels_of(std::int64_t count) {
 }
 
 /// Ids [windows, tokens] that look like chance.
-Tensor ids_of(std::int64_t windows, std::int64_t tokens, std::int64_t vocabulary, std::uint32_t state) {
+Tensor random_ids(std::int64_t windows, std::int64_t tokens, std::int64_t vocabulary, std::uint32_t state) {
   Tensor ids = Tensor::empty({windows, tokens}, DType::i64);
   auto* values = ids.mutable_data<std::int64_t>();
   for (std::int64_t i = 0; i < ids.numel(); ++i) {
@@ -64,7 +64,7 @@ Tensor ids_of(std::int64_t windows, std::int64_t tokens, std::int64_t vocabulary
   return ids;
 }
 
-const char* preset_of(Numbers numbers) {
+const char* preset_name(Numbers numbers) {
   switch (numbers) {
     case Numbers::e4m3:
       return "fp8";
@@ -86,7 +86,7 @@ const char* preset_of(Numbers numbers) {
 }
 
 void quantize_and_calibrate(const Network& network, Numbers numbers) {
-  quantize(*network.model, QuantConfig::from_json(preset_config(preset_of(numbers))), network.x.shape());
+  quantize(*network.model, QuantConfig::from_json(preset_config(preset_name(numbers))), network.x.shape());
   const auto data = std::make_shared<TensorDataset>(network.x, network.labels);
   DataLoader loader(data, {.batch_size = network.x.dim(0), .shuffle = false});
   calibrate(*network.model, loader);
@@ -112,7 +112,7 @@ Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_nor
   const Shape& input = found->input;
   const auto spec = name == "conv4" ? ModelSpec::parse(conv4_text()) : ModelSpec::builtin(name);
   Network network{build_model(spec, {input.begin() + 1, input.end()}, kClasses, {.seed = 1}), bell(input, 1),
-                  labels_of(input[0])};
+                  cyclic_labels(input[0])};
   if (batch_norm == BatchNorm::folded) fold_batch_norm(*network.model, input);
   if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
   network.model->train();
@@ -125,8 +125,8 @@ Network make_gpt(Numbers numbers, const GptSize& size) {
                                    size.layers, size.width, size.heads, size.context);
   Network network{build_model(ModelSpec::load("gpt", options), {size.context}, size.vocabulary,
                               {.seed = 1, .dense = true}),
-                  ids_of(size.batch, size.context, size.vocabulary, 1),
-                  ids_of(size.batch, size.context, size.vocabulary, 2)};
+                  random_ids(size.batch, size.context, size.vocabulary, 1),
+                  random_ids(size.batch, size.context, size.vocabulary, 2)};
   if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
   network.model->train();
   return network;
@@ -135,7 +135,7 @@ Network make_gpt(Numbers numbers, const GptSize& size) {
 Network make_network(const NetworkSize& size, Numbers numbers) {
   Network network{build_model(ModelSpec::load(size.name, size.options),
                               {size.input.begin() + 1, size.input.end()}, kClasses, {.seed = 1}),
-                  bell(size.input, 1), labels_of(size.input[0])};
+                  bell(size.input, 1), cyclic_labels(size.input[0])};
   if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
   network.model->train();
   return network;

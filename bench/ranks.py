@@ -57,7 +57,7 @@ def two_at_once(command):
         return statistics.mean(pool.map(lambda output: milliseconds_a_step(command, 1, output), ("a.h5", "b.h5")))
 
 
-def told(name, ratios):
+def print_ratios(name, ratios):
     print(f"{name} {statistics.median(ratios):.3f} ({min(ratios):.3f} .. {max(ratios):.3f}, {len(ratios)} pairs)")
 
 
@@ -75,8 +75,8 @@ def main():
             steps = {ranks: milliseconds_a_step(command, ranks) for ranks in ((2, 1) if pair % 2 == 0 else (1, 2))}
             ratios.append(steps[1] / steps[2] / 2)
             alone.append(steps[1] / two_at_once(command))
-        told("ranks.resnet20.2/1", ratios)
-        told("alone", alone)
+        print_ratios("ranks.resnet20.2/1", ratios)
+        print_ratios("alone", alone)
         for elements in ("270000", "4000000"):
             print(run(2, sums, elements), end="")
 

@@ -51,7 +51,7 @@ class DistantHosts(Hosts):
             self.ip("link", "set", f"{self.bridge}t{n}", "address", f"02:00:00:00:00:{n:02x}", "mtu", str(FRAME), "netns", name)
             self.ip("-n", name, "link", "set", f"{self.bridge}t{n}", "name", "eth0")
             self.taps.append(tap)
-        self.switch = threading.Thread(target=self.hand_over, daemon=True)
+        self.switch = threading.Thread(target=self.forward_frames, daemon=True)
         self.switch.start()
 
     def disconnect(self):
@@ -60,7 +60,7 @@ class DistantHosts(Hosts):
         for tap in self.taps:
             os.close(tap)
 
-    def hand_over(self):
+    def forward_frames(self):
         ready, waiting = selectors.DefaultSelector(), collections.deque()
         for n, tap in enumerate(self.taps):
             ready.register(tap, selectors.EVENT_READ, n)
@@ -83,17 +83,17 @@ class DistantHosts(Hosts):
                         pass
 
 
-def step_of(said):
+def step_time(said):
     return json.loads(next(line for line in said.splitlines() if '"result"' in line))["ms_per_step"]
 
 
-def on_hosts(hosts):
+def run_hosts(hosts):
     process = hosts.start(COMMAND, *TRAIN, "-o", "n.h5", environment=environment(1), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True)
     said, errors = process.communicate(timeout=600)
     if process.returncode != 0:
         raise SystemExit(errors)
-    return step_of(said)
+    return step_time(said)
 
 
 def planned(alone, ranks, rate, latency, cores):
@@ -119,7 +119,7 @@ def main():
             rate, milliseconds = network.split(":")
             for ranks in options.ranks:
                 with DistantHosts(rate.replace("b/s", "bit").lower(), ranks, float(milliseconds) * 1e-3) as hosts:
-                    pairs = [(step_of(run(*TRAIN, "-o", "1.h5", threads=1).stdout), on_hosts(hosts)) for _ in range(options.rounds)]
+                    pairs = [(step_time(run(*TRAIN, "-o", "1.h5", threads=1).stdout), run_hosts(hosts)) for _ in range(options.rounds)]
                 alone, step = map(statistics.median, zip(*pairs))
                 ring, tree = planned(alone, ranks, rate, float(milliseconds) * 1e3, options.cores)
                 print(f"{network:>14} {ranks:5} {alone:8.2f} {step:9.2f} {ring:8.2f} {tree:8.2f}", flush=True)

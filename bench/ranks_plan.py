@@ -51,8 +51,8 @@ def step_seconds(ranks, reduction, options):
     computed = own * options.micro_batch_ms * 1e-3 * shared
     if options.overlap:
         reduced = max(reduced / buckets, reduced - options.micro_batch_ms * 1e-3 * 2 / 3)
-    told = 2 * tree(ranks, 24 * options.micro_batches, options.network, latency)
-    return computed + reduced + told + options.optimizer_ms * 1e-3
+    broadcast_seconds = 2 * tree(ranks, 24 * options.micro_batches, options.network, latency)
+    return computed + reduced + broadcast_seconds + options.optimizer_ms * 1e-3
 
 
 def read_options(arguments=None):

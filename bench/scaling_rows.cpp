@@ -7,7 +7,7 @@
 namespace fq::bench {
 namespace {
 
-Side on_threads(const std::shared_ptr<TrainingStep>& step, int threads) {
+Side threaded_side(const std::shared_ptr<TrainingStep>& step, int threads) {
   return {[=] {
             detail::set_threads(threads);
             step->run();
@@ -23,8 +23,8 @@ std::vector<Row> scaling_rows() {
     const auto step =
         std::make_shared<TrainingStep>(make_network("resnet20", Numbers::int8, BatchNorm::live));
     Work work;
-    work.ours = on_threads(step, 2);
-    work.theirs = on_threads(step, 1);
+    work.ours = threaded_side(step, 2);
+    work.theirs = threaded_side(step, 1);
     return work;
   };
   row.own_waiting = true;

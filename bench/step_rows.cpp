@@ -15,7 +15,7 @@ std::shared_ptr<TrainingStep> training_step(const std::string& network, Numbers 
   return std::make_shared<TrainingStep>(make_network(network, numbers, batch_norm));
 }
 
-Side side_of(const std::shared_ptr<TrainingStep>& step) {
+Side step_side(const std::shared_ptr<TrainingStep>& step) {
   return {[step] { step->run(); }, {}};
 }
 
@@ -35,7 +35,7 @@ Row step_row(const std::string& network, BatchNorm batch_norm, std::string_view 
   row.make = [=](const Settings&) {
     const auto step = training_step(network, ours, batch_norm);
     Work work;
-    work.ours = side_of(step);
+    work.ours = step_side(step);
     work.check = [step] { return trained_badly(*step); };
     return work;
   };
@@ -43,13 +43,13 @@ Row step_row(const std::string& network, BatchNorm batch_norm, std::string_view 
 }
 
 /// Two steps of ours.
-Row against_own(const std::string& network, BatchNorm batch_norm, std::string_view what, Numbers ours,
+Row own_row(const std::string& network, BatchNorm batch_norm, std::string_view what, Numbers ours,
                 Numbers theirs) {
   Row row = step_row(network, batch_norm, what, ours);
   row.python = false;
   row.make = [=, make = row.make](const Settings& settings) {
     Work work = make(settings);
-    work.theirs = side_of(training_step(network, theirs, batch_norm));
+    work.theirs = step_side(training_step(network, theirs, batch_norm));
     return work;
   };
   return row;
@@ -60,7 +60,7 @@ void add_rows(std::vector<Row>& rows, const std::string& network, BatchNorm batc
     rows.push_back(step_row(network, batch_norm, what, ours));
   };
   const auto add_own = [&](std::string_view what, Numbers ours, Numbers theirs) {
-    rows.push_back(against_own(network, batch_norm, what, ours, theirs));
+    rows.push_back(own_row(network, batch_norm, what, ours, theirs));
   };
   add_own("qat_int8/own_fp32", Numbers::int8, Numbers::fp32);
   if (batch_norm == BatchNorm::live && network != "conv4") {
@@ -85,7 +85,7 @@ void add_gpt_rows(std::vector<Row>& rows) {
   const auto add = [&](std::string_view what, Numbers ours) {
     rows.push_back(step_row("gpt", BatchNorm::live, what, ours));
   };
-  rows.push_back(against_own("gpt", BatchNorm::live, "qat_int8/own_fp32", Numbers::int8, Numbers::fp32));
+  rows.push_back(own_row("gpt", BatchNorm::live, "qat_int8/own_fp32", Numbers::int8, Numbers::fp32));
   add("fp32/torch_fp32", Numbers::fp32);
   for (const char* what : {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/modelopt_qat_int8"})
     add(what, Numbers::int8);

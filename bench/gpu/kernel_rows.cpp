@@ -40,7 +40,7 @@ GpuRow elementwise(std::string name, DType dtype, double bytes_an_element, const
 
 Tensor channel_ranges(const Tensor& x) { return Tensor::full({kChannels}, 3.0, DType::f32, x.device()); }
 
-QuantizedTensor codes_of(const Tensor& x, bool per_channel) {
+QuantizedTensor quantize_int8(const Tensor& x, bool per_channel) {
   const auto by = per_channel ? Granularity::per_axis(1) : Granularity::per_tensor();
   const Tensor amax = per_channel ? channel_ranges(x) : Tensor::full({}, 3.0, DType::f32, x.device());
   return quantize(x, Grid::from_amax(IntFormat{}, by, amax, "bench"));
@@ -87,9 +87,9 @@ std::vector<GpuRow> gpu_kernel_rows() {
   }
   constexpr double codes_and_mask = 4 + 1 + 0.125;
   rows.push_back(elementwise("kernel.quantize_int8/copy", DType::f32, codes_and_mask,
-                             [](const Tensor& x) { return codes_of(x, false).codes; }));
+                             [](const Tensor& x) { return quantize_int8(x, false).codes; }));
   rows.push_back(elementwise("kernel.quantize_int8_per_channel/copy", DType::f32, codes_and_mask,
-                             [](const Tensor& x) { return codes_of(x, true).codes; }));
+                             [](const Tensor& x) { return quantize_int8(x, true).codes; }));
   rows.push_back(reading("kernel.amax/read", "max"));
   rows.push_back(reading("kernel.histogram/read", "one_pass"));
   return rows;

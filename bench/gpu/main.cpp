@@ -25,7 +25,7 @@ struct Options {
   std::vector<std::string> names;
 };
 
-int rounds_of(const std::string& text) {
+int parse_rounds(const std::string& text) {
   int rounds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rounds);
   if (error != std::errc{} || end != text.data() + text.size() || rounds < 0)
@@ -40,7 +40,7 @@ Options read(int count, char** arguments) {
     if (!word.starts_with("--"))
       out.names.push_back(word);
     else if (word == "--rounds" && i + 1 < count)
-      out.rounds = rounds_of(arguments[++i]);
+      out.rounds = parse_rounds(arguments[++i]);
     else if (word == "--device" && i + 1 < count)
       out.device = Device::parse(arguments[++i]);
     else
@@ -55,7 +55,7 @@ void print(const ordered_json& line) {
 }
 
 ordered_json machine(Device device) {
-  const auto setup = bench::setup_of(device);
+  const auto setup = bench::device_setup(device);
   return {{"device", describe(device)},
           {"driver", setup.driver},
           {"runtime", setup.runtime},

@@ -15,7 +15,7 @@ constexpr double kStepShare = 1.05;  // of the float step
 
 using MakeNetwork = std::function<Network(Numbers)>;
 
-std::shared_ptr<TrainingStep> step_on(Device device, Network network) {
+std::shared_ptr<TrainingStep> device_step(Device device, Network network) {
   network.model->to(device);
   network.x = network.x.to(device);
   network.labels = network.labels.to(device);
@@ -25,7 +25,7 @@ std::shared_ptr<TrainingStep> step_on(Device device, Network network) {
 GpuRow step_row(std::string_view name, std::string_view what, Numbers numbers, const MakeNetwork& make) {
   GpuRow row{fmt::format("step.{}.{}/own_fp32", name, what), kStepShare, {}};
   row.make = [=](Device device, std::int64_t) {
-    const auto ours = step_on(device, make(numbers)), theirs = step_on(device, make(Numbers::fp32));
+    const auto ours = device_step(device, make(numbers)), theirs = device_step(device, make(Numbers::fp32));
     GpuRow::Work work;
     work.ours = [ours] { ours->run(); };
     work.theirs = [theirs] { theirs->run(); };
@@ -39,10 +39,10 @@ GpuRow step_row(std::string_view name, std::string_view what, Numbers numbers, c
   return row;
 }
 
-MakeNetwork network_of(const NetworkSize& size) {
+MakeNetwork network_maker(const NetworkSize& size) {
   return [=](Numbers numbers) { return make_network(size, numbers); };
 }
-MakeNetwork gpt_of(const GptSize& size) {
+MakeNetwork gpt_maker(const GptSize& size) {
   return [=](Numbers numbers) { return make_gpt(numbers, size); };
 }
 
@@ -52,10 +52,10 @@ std::vector<GpuRow> gpu_step_rows() {
   const struct {
     const char* name;
     MakeNetwork make;
-  } networks[] = {{"resnet20_b512", network_of({"resnet20", {}, {512, 3, 32, 32}})},
-                  {"mlp4096_b512", network_of({"mlp", R"({"hidden": [4096, 4096]})", {512, 1, 28, 28}})},
-                  {"gpt", gpt_of({})},
-                  {"gpt768_b32", gpt_of({12, 768, 12, 256, 32, 96})}};
+  } networks[] = {{"resnet20_b512", network_maker({"resnet20", {}, {512, 3, 32, 32}})},
+                  {"mlp4096_b512", network_maker({"mlp", R"({"hidden": [4096, 4096]})", {512, 1, 28, 28}})},
+                  {"gpt", gpt_maker({})},
+                  {"gpt768_b32", gpt_maker({12, 768, 12, 256, 32, 96})}};
   std::vector<GpuRow> rows;
   for (const auto& [name, make] : networks) {
     rows.push_back(step_row(name, "qat_int8", Numbers::int8, make));

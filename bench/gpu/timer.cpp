@@ -39,7 +39,7 @@ class Stopwatch {
   cuda::Event begin_ = timed_event(), end_ = timed_event();
 };
 
-int calls_for(const Stopwatch& watch, const std::function<void()>& work) {
+int calls_per_batch(const Stopwatch& watch, const std::function<void()>& work) {
   (void)watch.time(work, 2);  // the first calls choose kernels and take memory
   return std::clamp(static_cast<int>(kBatchSeconds / std::max(watch.time(work, 3), 1e-7)), 1, 2000);
 }
@@ -54,7 +54,7 @@ double median(std::vector<double> values) {
 Pair time_pair(Device device, const std::function<void()>& ours, const std::function<void()>& theirs,
                int rounds) {
   const Stopwatch watch(device);
-  const int a = calls_for(watch, ours), b = calls_for(watch, theirs);
+  const int a = calls_per_batch(watch, ours), b = calls_per_batch(watch, theirs);
   std::vector<double> left, right;
   for (int i = 0; i < rounds; ++i) {
     left.push_back(watch.time(ours, a));
@@ -79,7 +79,7 @@ std::int64_t cache_bytes(Device device) {
   return bytes;
 }
 
-Setup setup_of(Device device) {
+Setup device_setup(Device device) {
   Setup out{};
   FQ_CUDA(cudaDriverGetVersion(&out.driver));
   FQ_CUDA(cudaRuntimeGetVersion(&out.runtime));

@@ -23,6 +23,6 @@ struct Pair {
 struct Setup {
   int driver, runtime, clock_mhz, memory_clock_mhz;
 };
-[[nodiscard]] Setup setup_of(Device device);
+[[nodiscard]] Setup device_setup(Device device);
 
 }  // namespace fq::bench

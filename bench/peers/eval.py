@@ -25,7 +25,7 @@ class QdqGraph:
         self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))
         return output
 
-    def on_grid(self, value, name, scale, zero_point):
+    def add_grid(self, value, name, scale, zero_point):
         grid = [self.constant(f"{name}.scale", scale), self.constant(f"{name}.zero", np.uint8(zero_point))]
         return self.add("DequantizeLinear", [self.add("QuantizeLinear", [value, *grid], f"{name}.q"), *grid], f"{name}.dq")
 
@@ -57,7 +57,7 @@ class Layer:
         self.bias = np.rint(read("bias") / self.bias_scales).astype(np.int32)
 
     def grid(self, graph, value, name=None):
-        return graph.on_grid(value, name or f"{self.name}.x", self.scale, self.zero_point)
+        return graph.add_grid(value, name or f"{self.name}.x", self.scale, self.zero_point)
 
     def product(self, graph, kind, x, **attributes):
         weight = graph.dequantized(f"{self.name}.weight", self.weight, self.scales)

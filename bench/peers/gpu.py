@@ -82,11 +82,11 @@ def gpt_network(name):
     return network.model.cuda(), network.x.cuda(), network.labels.cuda()
 
 
-def quantized_by(model, x):
+def quantize_modelopt(model, x):
     return modelopt().quantize(model, modelopt().INT8_DEFAULT_CFG, lambda m: m(x))
 
 
-def step_of(model, x, labels, half=False):
+def make_step(model, x, labels, half=False):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9, fused=True)
 
     def step():
@@ -115,8 +115,8 @@ def as_graph(step):
 def timed(name, way, rounds, model, x, labels):
     """Launched one by one, and as a graph."""
     if way.get("modelopt_int8"):
-        model = quantized_by(model, x)
-    step = step_of(model, x, labels, way.get("bf16", False))
+        model = quantize_modelopt(model, x)
+    step = make_step(model, x, labels, way.get("bf16", False))
     for graph in (False, True):
         try:
             say(name, **way, graph=graph, seconds=seconds(as_graph(step) if graph else step, rounds))

@@ -16,7 +16,7 @@ def check(good, what):
         raise AssertionError(what)
 
 
-def layers_of(model):
+def find_layers(model):
     return [module for module in model.modules() if isinstance(module, LAYERS)]
 
 
@@ -32,7 +32,7 @@ class QuantLinear(nn.Linear):
 
 def with_quantizers(model, make_input, make_weight):
     """Adds an input and a weight quantizer to each layer. The two functions make them from the layer."""
-    for layer in layers_of(model):
+    for layer in find_layers(model):
         layer.input_quantizer, layer.weight_quantizer = make_input(layer), make_weight(layer)
         layer.__class__ = QuantConv2d if isinstance(layer, nn.Conv2d) else QuantLinear
     return model
@@ -45,7 +45,7 @@ def distinct(values):
 def check_grids(network):
     """At most 256 values in each input, at most 255 or 256 in each channel of a weight, whose channels differ."""
     x = torch.randn(4096)
-    for layer in layers_of(network.model):
+    for layer in find_layers(network.model):
         quantized = layer.weight_quantizer(layer.weight).detach()
         check(2 < distinct(layer.input_quantizer(x)) <= 256, "an input is not on 8 bits")
         check(max(map(distinct, quantized)) <= 256 and not torch.equal(quantized, layer.weight), "nor a weight")
@@ -79,7 +79,7 @@ def torch_kept(network):
 
 def quantized_layers(model):
     """Lists the layers with enabled quantizers. ModelOpt also attaches disabled quantizers to embeddings and norms."""
-    return [layer for layer in layers_of(model) if hasattr(layer, "weight_quantizer")]
+    return [layer for layer in find_layers(model) if hasattr(layer, "weight_quantizer")]
 
 
 def modelopt(network, config):
@@ -97,7 +97,7 @@ def modelopt_int8(network):
 
     model = modelopt(network, mtq.INT8_DEFAULT_CFG)
     quantized = quantized_layers(model)
-    check(len(quantized) == len(layers_of(model)), "not every layer is quantized")
+    check(len(quantized) == len(find_layers(model)), "not every layer is quantized")
     check(all(layer.weight_quantizer.amax.numel() == len(layer.weight) for layer in quantized), "weights have one range")
     return model
 
@@ -134,7 +134,7 @@ def brevitas_int8(network):
                 setattr(parent, name, brevitas_layer(child))
     for _ in range(3):
         network.model(network.x)
-    for layer in layers_of(network.model):
+    for layer in find_layers(network.model):
         check(layer.quant_weight().scale.numel() == len(layer.weight), "the weight has one range")
         check(layer.input_quant.is_quant_enabled and layer.input_quant.scale() is not None, "an input is not quantized")
     return network.model
@@ -174,7 +174,7 @@ class Detached(Masked):
 
 def input_ranges(network):
     found, hooks = {}, []
-    for layer in layers_of(network.model):
+    for layer in find_layers(network.model):
         hooks.append(layer.register_forward_pre_hook(lambda layer, inputs: found.update({layer: inputs[0].abs().max()})))
     with torch.no_grad():
         network.model(network.x)
@@ -202,7 +202,7 @@ def expert_detached(network):
     return expert(network, Detached)
 
 
-def to_e2m1(x):
+def round_e2m1(x):
     """The nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6, halves to the even code, with the sign of x."""
     size = x.abs()
     rounded = torch.where(size < 2, torch.round(size * 2) / 2,
@@ -222,14 +222,14 @@ class Nvfp4(nn.Module):
         blocks = nn.functional.pad(x.detach(), (0, -last % 16)).unflatten(-1, (-1, 16)).float()
         scale = (blocks.abs().amax(-1, keepdim=True) / (6 * self.unit)).clamp(2**-9, 448)
         scale = scale.to(torch.float8_e4m3fn).float() * self.unit
-        values = (to_e2m1(blocks / scale) * scale).flatten(-2)[..., :last]
+        values = (round_e2m1(blocks / scale) * scale).flatten(-2)[..., :last]
         return x + (values - x.detach())
 
 
 def expert_nvfp4(network):
     ranges = input_ranges(network)
     with_quantizers(network.model, lambda layer: Nvfp4(ranges[layer]), lambda layer: Nvfp4(layer.weight.detach().abs().amax()))
-    for layer in layers_of(network.model):
+    for layer in find_layers(network.model):
         row = layer.weight_quantizer(layer.weight).detach().flatten(0, -2)[0][:16]
         check(distinct(row.abs()) <= 8, "a block of a weight is not on FP4")
     return network.model
@@ -240,7 +240,7 @@ def modelopt_int4_blockwise(network):
 
     model = mtq.quantize(network.model, mtq.INT4_BLOCKWISE_WEIGHT_ONLY_CFG, lambda model: model(network.x))
     quantized = quantized_layers(model)
-    check(len(quantized) == len(layers_of(model)), "not every layer is quantized")
+    check(len(quantized) == len(find_layers(model)), "not every layer is quantized")
     for layer in quantized:
         check(layer.weight_quantizer.is_enabled and layer.weight_quantizer.num_bits == 4, "a weight is not on INT4")
     return model.train()
@@ -253,7 +253,7 @@ def torchao(network, activations):
 
     weights = IntxFakeQuantizeConfig(torch.int4, group_size=32, is_symmetric=True)
     quantize_(network.model, QATConfig(activation_config=activations, weight_config=weights, step="prepare"))
-    layers = layers_of(network.model)
+    layers = find_layers(network.model)
     check(all(isinstance(layer, FakeQuantizedLinear) for layer in layers), "not every layer is quantized")
     check(all((layer.activation_fake_quantizer is None) == (activations is None) for layer in layers), "nor inputs as asked")
     return network.model

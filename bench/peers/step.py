@@ -16,17 +16,17 @@ def training_step(network, channels_last, compiled, bf16):
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9, fused=True)
 
-    def loss_of(images):
+    def compute_loss(images):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
             return functional.cross_entropy(model(images), labels)
 
     if compiled:
         torch._dynamo.reset()
-        loss_of = torch.compile(loss_of, dynamic=False)
+        compute_loss = torch.compile(compute_loss, dynamic=False)
 
     def run():
         optimizer.zero_grad()
-        loss_of(x).backward()
+        compute_loss(x).backward()
         optimizer.step()
 
     run()

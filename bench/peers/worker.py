@@ -83,13 +83,13 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--exchange", required=True)
     settings = parser.parse_args()
-    # Libraries print: only answers may reach the driver.
-    answers = os.fdopen(os.dup(1), "w")
+    # Libraries print: only replies may reach the driver.
+    replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     worker = Worker(settings)
     for request in sys.stdin:
-        print(json.dumps(answer(worker, request)), file=answers, flush=True)
+        print(json.dumps(answer(worker, request)), file=replies, flush=True)
 
 
 main()

@@ -33,7 +33,7 @@ constexpr FormatColumn kFormats[] = {{"W8A8", 8, 8, true},
                                      {"W4A8", 4, 8, true},
                                      {"W3", 3, 0, true}};
 
-fq::QuantConfig config_of(const FormatColumn& format) {
+fq::QuantConfig make_config(const FormatColumn& format) {
   json weight{{"pattern", "*weight_quantizer"}, {"narrow_range", true}, {"num_bits", format.weight_bits}};
   if (format.per_channel) weight["axis"] = 0;
   json rules = json::array({weight});
@@ -46,7 +46,7 @@ struct Digits {
   fq::DataLoader train, test;
 };
 
-fq::DataLoader loader_of(const char* path, const char* split) {
+fq::DataLoader make_loader(const char* path, const char* split) {
   return fq::DataLoader(std::make_shared<fq::Hdf5Dataset>(path, fq::Hdf5DatasetOptions{.split = split}),
                         {.batch_size = 128, .shuffle = false});
 }
@@ -72,7 +72,7 @@ void print(json line, fq::Module& model, fq::DataLoader& test) {
 }
 
 void run(const Network& network, Digits& digits, const FormatColumn& format, const std::string& name) {
-  fq::QuantConfig config = config_of(format);
+  fq::QuantConfig config = make_config(format);
   config.weight_algorithm = name;
   const fq::ptq::Algorithm algorithm(config, kSamples);
   auto model = network.build(digits.train);
@@ -91,7 +91,7 @@ void run(const Network& network, Digits& digits, const FormatColumn& format, con
 
 int table(const char* checkpoint, const char* data, float outliers) {
   const Network network{checkpoint, outliers};
-  Digits digits{loader_of(data, "train"), loader_of(data, "test")};
+  Digits digits{make_loader(data, "train"), make_loader(data, "test")};
   print({{"format", "float"}, {"algorithm", "float"}}, *network.build(digits.train), digits.test);
   auto algorithms = fq::QuantConfig::weight_algorithm_names();
   algorithms.insert(algorithms.begin(), "");

@@ -5,7 +5,7 @@ import time
 _CELLS = 24
 
 
-def in_notebook():
+def is_notebook():
     """Returns whether a notebook runs this process."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"
@@ -23,7 +23,7 @@ class Progress:
     """
 
     def __init__(self, stream=None):
-        self._notebook = stream is None and in_notebook()
+        self._notebook = stream is None and is_notebook()
         self._stream = stream or (sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None)
         self._shown, self._handle, self._last = 0.0, None, None
 

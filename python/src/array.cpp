@@ -68,7 +68,7 @@ std::string shape_text(const Shape& shape) {
 /// DLPack.
 std::optional<DType> float8_type(nb::handle value) {
   if (!is_torch(value) || !nb::hasattr(value, "dtype")) return std::nullopt;
-  const auto type = fq::detail::dtype_of_torch(text_of(nb::getattr(value, "dtype")));
+  const auto type = fq::detail::dtype_of_torch(as_string(nb::getattr(value, "dtype")));
   const bool is_float8 = type == DType::f8_e4m3 || type == DType::f8_e5m2 || type == DType::f8_e8m0;
   return is_float8 ? type : std::nullopt;
 }
@@ -100,7 +100,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
     }
   if (!array)
     throw argument_error(fmt::format(
-        "is a {}: give a numpy array, a torch tensor or an object with __dlpack__", class_of(value)));
+        "is a {}: give a numpy array, a torch tensor or an object with __dlpack__", class_name(value)));
   const auto type = array->type();
   const auto layout = array->layout();
   const auto device = array->device();
@@ -109,7 +109,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
       throw argument_error(
           fmt::format("has the element type {}: float16, bfloat16, float32, float64, int8 to int64, uint8 "
                       "and uint16 are allowed",
-                      nb::hasattr(value, "dtype") ? text_of(nb::getattr(value, "dtype")) : "unknown"));
+                      nb::hasattr(value, "dtype") ? as_string(nb::getattr(value, "dtype")) : "unknown"));
     if (!layout)
       throw argument_error(
           fmt::format("of shape {} is not contiguous: give numpy.ascontiguousarray(x) or x.contiguous()",
@@ -178,7 +178,7 @@ Constant Call::constant(nb::handle value, std::string_view argument) const {
 std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) const {
   if (!value.is_valid() || value.is_none()) return std::nullopt;
   const std::string text =
-      nb::hasattr(value, "__name__") ? text_of(nb::getattr(value, "__name__")) : text_of(value);
+      nb::hasattr(value, "__name__") ? as_string(nb::getattr(value, "__name__")) : as_string(value);
   if (const auto found = fq::detail::dtype_of_torch(text)) return found;
   try {
     return dtype_from_name(text);
@@ -196,17 +196,17 @@ NumBits Call::num_bits(nb::handle value, std::string_view argument) const {
   if (is_list(value) && nb::try_cast<std::vector<int>>(nb::borrow(value), parts) && parts.size() == 2)
     return NumBits(parts[0], parts[1]);
   throw ArgumentError(fmt::format("[{}] {} is {}: give a number of bits, or (exponent, mantissa)", function,
-                                  argument, text_of(value)));
+                                  argument, as_string(value)));
 }
 
-nb::object array_of(const Tensor& tensor, bool torch, nb::handle like) {
+nb::object to_array(const Tensor& tensor, bool torch, nb::handle like) {
   const fq::detail::KeptDevice kept;
   const Device device = tensor.device();
   const auto stream = current_stream(like, device);
   auto given = std::make_unique<Given>(tensor.to(Layout::row_major), stream);
   fq::detail::let_stream_wait(device, stream);
   const auto type = *dlpack_dtype(tensor.dtype());
-  if (const auto* exchange = torch ? exchange_of(like) : nullptr)
+  if (const auto* exchange = torch ? find_exchange(like) : nullptr)
     return exchanged(*exchange, std::move(given), type);
   const Shape& sizes = tensor.shape();
   const std::vector<std::size_t> shape(sizes.begin(), sizes.end());
@@ -224,15 +224,15 @@ nb::object Call::give(const Tensor& tensor) const {
   const bool torch = is_torch(like);
   const bool own = like.is_valid() && nb::isinstance<Tensor>(like);
   if (tensor.dtype() == DType::u1 && !own && (torch || tensor.device().is_cpu())) {
-    const nb::object flags = array_of(as_flags(tensor), torch, like);
+    const nb::object flags = to_array(as_flags(tensor), torch, like);
     return torch ? flags.attr("view")(nb::module_::import_("torch").attr("bool"))
                  : flags.attr("view")("bool");
   }
   if (const char* name = torch ? torch_float8(tensor.dtype()) : nullptr)
-    return array_of(as_bytes(tensor), true, like).attr("view")(nb::module_::import_("torch").attr(name));
+    return to_array(as_bytes(tensor), true, like).attr("view")(nb::module_::import_("torch").attr(name));
   const bool known = !is_storage_only(tensor.dtype()) && (torch || tensor.dtype() != DType::bf16);
   if (!known || (!torch && !tensor.device().is_cpu()) || own) return nb::cast(tensor);
-  return array_of(tensor, torch, like);
+  return to_array(tensor, torch, like);
 }
 
 }  // namespace fq::python

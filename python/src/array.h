@@ -58,7 +58,7 @@ struct Call {
 /// Returns an array over the memory of a tensor, whose element type the array library must have: a torch
 /// tensor of the type of `like` if `torch`, else a numpy array. The stream of `like` waits for the work that
 /// computes the tensor.
-[[nodiscard]] nb::object array_of(const Tensor& tensor, bool torch, nb::handle like = {});
+[[nodiscard]] nb::object to_array(const Tensor& tensor, bool torch, nb::handle like = {});
 
 /// Binds fakequant.Tensor, which holds any element type.
 void bind_tensor(nb::module_& module);

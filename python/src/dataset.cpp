@@ -14,7 +14,7 @@
 
 namespace fq::python {
 
-std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
+std::shared_ptr<const Dataset> to_dataset(nb::handle value, const char* function) {
   if (nb::isinstance<Dataset>(value)) return nb::cast<std::shared_ptr<Dataset>>(value);
   const Call call{function};
   if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.host(value, "data"));
@@ -23,12 +23,12 @@ std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
   return std::make_shared<TensorDataset>(call.host(value[0], "x"), call.host(value[1], "y"));
 }
 
-std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, const char* function,
+std::shared_ptr<DataLoader> sequential_loader(nb::handle value, std::int64_t batch_size, const char* function,
                                      const Communicator* ranks) {
-  return in_order(data_of(value, function), batch_size, ranks);
+  return sequential_loader(to_dataset(value, function), batch_size, ranks);
 }
 
-std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::int64_t batch_size,
+std::shared_ptr<DataLoader> sequential_loader(std::shared_ptr<const Dataset> data, std::int64_t batch_size,
                                      const Communicator* ranks) {
   LoaderOptions options;
   options.batch_size = batch_size;
@@ -67,7 +67,7 @@ nb::tuple read(const Dataset& data, const std::vector<std::int64_t>& rows) {
   return nb::make_tuple(Call{"read"}.give(batch.x), Call{"read"}.give(batch.y));
 }
 
-nb::tuple shape_of(const Dataset& data) {
+nb::tuple shape_tuple(const Dataset& data) {
   return nb::tuple(
       nb::cast(std::vector<std::int64_t>(data.sample_shape().begin(), data.sample_shape().end())));
 }
@@ -86,7 +86,7 @@ nb::object subset(nb::object data, const std::vector<std::int64_t>& rows) {
 
 nb::object data_set(nb::object given) {
   if (nb::isinstance<Dataset>(given)) return given;
-  auto data = std::const_pointer_cast<Dataset>(data_of(given, "data_of"));
+  auto data = std::const_pointer_cast<Dataset>(to_dataset(given, "data_of"));
   return with_reduce(std::move(data), "data_of", given);
 }
 
@@ -104,7 +104,7 @@ void bind_datasets(nb::module_& m) {
       "data[:100] returns a data set of the first 100 samples; iteration yields (x, y) of each sample.",
       nb::dynamic_attr())
       .def("__len__", &Dataset::size)
-      .def_prop_ro("sample_shape", &shape_of, "Shape of one sample, without the axis of samples.")
+      .def_prop_ro("sample_shape", &shape_tuple, "Shape of one sample, without the axis of samples.")
       .def_prop_ro("classes", &Dataset::classes,
                    "Number of classes. 0 if the labels are not one class for each sample.")
       .def_prop_ro("class_names", &Dataset::class_names,

@@ -35,7 +35,7 @@ const char* text(AmaxMode mode) {
 
 bool is_text_data(nb::handle data) {
   if (data.is_none()) return false;
-  const auto samples = data_of(data, "qat");
+  const auto samples = to_dataset(data, "qat");
   return unlocked([&] { return is_text(*samples); });
 }
 
@@ -99,12 +99,12 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
   options.calibration.samples = samples;
   options.calibration.batches.batch_size = batch_size;
   options.calibration.batches.prefetch = 0;  // data sets over numpy arrays are read on the calling thread
-  options.calibration.ranks = ranks_of(ranks);
+  options.calibration.ranks = to_communicator(ranks);
   options.training.low_rank = {.rank = lora, .alpha = lora_alpha};
   options.choices.learning_rate = learning_rate;
   options.self_distillation = follow_itself;
   options.choice_callback = python_function(choice_callback);
-  const auto source = data_of(data, "qat");
+  const auto source = to_dataset(data, "qat");
   if (!self.quantized()) warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
   const QatPlan plan = interruptible([&](auto&) {
     check_same_call(options.calibration.ranks.get(), "qat", self.module(),

@@ -27,7 +27,7 @@ const Exchange* read_table(nb::handle type) {
 
 }  // namespace
 
-const Exchange* exchange_of(nb::handle value) {
+const Exchange* find_exchange(nb::handle value) {
   static auto* known =
       new std::unordered_map<PyTypeObject*, const Exchange*>;  // protected by the interpreter's lock
   if (!value.is_valid() || value.is_none()) return nullptr;
@@ -81,7 +81,7 @@ using fq::detail::ForeignStream;
 
 ForeignStream current_stream(nb::handle like, Device device) {
   if (!device.is_cuda()) return 0;
-  const Exchange* exchange = exchange_of(like);
+  const Exchange* exchange = find_exchange(like);
   if (exchange != nullptr && exchange->current_stream != nullptr) {
     void* stream = nullptr;
     if (exchange->current_stream(nb::device::cuda::value, device.index, &stream) != 0)

@@ -42,7 +42,7 @@ struct Exchange {
 };
 
 /// Returns the table of the type of `value`, or null if the type has none or has another version.
-[[nodiscard]] const Exchange* exchange_of(nb::handle value);
+[[nodiscard]] const Exchange* find_exchange(nb::handle value);
 
 /// Owner of the memory of an array that Python received. On a GPU the destructor lets the library wait for
 /// the work that `stream`, on which Python reads the array, has received by then.

@@ -25,7 +25,7 @@ nb::dict to_dict(const EpochReport& report) {
   out["learning_rate"] = report.learning_rate;
   out["best"] = report.best;
   out["seconds"] = report.seconds;
-  if (report.validation) out["validation"] = evaluation_of(*report.validation);
+  if (report.validation) out["validation"] = evaluation_dict(*report.validation);
   return out;
 }
 
@@ -95,7 +95,7 @@ class Listener {
     try {
       f();
     } catch (const nb::python_error&) {
-      interrupts_.end_by(std::current_exception());
+      interrupts_.end_call(std::current_exception());
     }
   }
 
@@ -138,7 +138,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   options.validation.restore_best = restore_best;
   options.seed = seed;
   options.checkpoint.out = out;
-  const auto ranks = ranks_of(given);
+  const auto ranks = to_communicator(given);
   options.update.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
   if (micro_batch > 0) options.distributed.ranks = ranks ? ranks : one_rank();
   options.distributed.reduction = parse_reduction(reduce);
@@ -151,14 +151,14 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   loader.drop_last = drop_last;
   if (options.distributed.ranks)
     loader = share_of_rank(loader, *options.distributed.ranks, options.update.accumulation);
-  const auto samples = data_of(data, "fit");
+  const auto samples = to_dataset(data, "fit");
   warn(take_sample_notes(self.identity().inputs, *samples, "fit"));
-  options.objective.loss = loss_for(*samples, label_smoothing);
-  options.objective.metrics = metrics_for(*samples);
+  options.objective.loss = default_loss(*samples, label_smoothing);
+  options.objective.metrics = default_metrics(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
   if (!validation.is_none()) {
-    held_out = in_order(validation, batch_size, "fit", ranks.get());
+    held_out = sequential_loader(validation, batch_size, "fit", ranks.get());
     warn(check_sample_notes(self.identity().inputs, held_out->data(), "fit"));
   }
   Interrupts interrupts;

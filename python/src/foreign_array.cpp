@@ -11,9 +11,9 @@
 
 namespace fq::python {
 
-std::string text_of(nb::handle value) { return nb::cast<std::string>(nb::str(value)); }
+std::string as_string(nb::handle value) { return nb::cast<std::string>(nb::str(value)); }
 
-std::string class_of(nb::handle value) {
+std::string class_name(nb::handle value) {
   const nb::handle type = value.type();
   const auto module = nb::cast<std::string>(nb::str(nb::getattr(type, "__module__")));
   const auto name = nb::cast<std::string>(nb::str(nb::getattr(type, "__qualname__")));
@@ -26,7 +26,7 @@ bool is_torch(nb::handle value) {
   if (!value.is_valid() || value.is_none()) return false;
   auto* type = Py_TYPE(value.ptr());
   if (type == torch) return true;
-  const bool found = class_of(value).starts_with("torch.");
+  const bool found = class_name(value).starts_with("torch.");
   if (found && torch == nullptr) {
     Py_INCREF(reinterpret_cast<PyObject*>(type));
     torch = type;
@@ -145,7 +145,7 @@ std::optional<Foreign> foreign_array(nb::handle value, bool fleeting) {
     own = value.attr("detach")();
     value = own;
   }
-  if (const auto* exchange = exchange_of(value)) {
+  if (const auto* exchange = find_exchange(value)) {
     auto found = exchanged_array(*exchange, value);
     if (found && found->strides.size() == found->shape.size()) return found;
     if (found) found->release();

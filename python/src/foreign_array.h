@@ -19,9 +19,9 @@ namespace fq::python {
 
 namespace nb = nanobind;
 
-[[nodiscard]] std::string text_of(nb::handle value);
+[[nodiscard]] std::string as_string(nb::handle value);
 /// Returns the class name with its module, "numpy.ndarray". Built-in types have no module.
-[[nodiscard]] std::string class_of(nb::handle value);
+[[nodiscard]] std::string class_name(nb::handle value);
 /// Returns whether the class of `value` belongs to torch. False for an invalid handle and None.
 [[nodiscard]] bool is_torch(nb::handle value);
 [[nodiscard]] bool requires_gradient(nb::handle value);

@@ -87,7 +87,7 @@ nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
   return out;
 }
 
-nb::dict summary_of(Network& self, std::int64_t batch) {
+nb::dict summary_dict(Network& self, std::int64_t batch) {
   const Summary found = summary(self.module(), self.input_shape(batch));
   nb::list rows;
   for (const auto& row : found.rows) {
@@ -110,10 +110,10 @@ nb::dict summary_of(Network& self, std::int64_t batch) {
 
 std::string calibration_text(Network& self, nb::object data, const std::string& title, std::int64_t samples,
                              std::int64_t batch_size) {
-  auto source = data_of(data, "calibration_html");
+  auto source = to_dataset(data, "calibration_html");
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const std::string count = std::to_string(source->size());
-  const auto batches = in_order(std::move(source), batch_size);
+  const auto batches = sequential_loader(std::move(source), batch_size);
   return interruptible([&](auto&) {
     CalibrationPage page{.title = title, .quantizers = calibration_report(self.module(), *batches)};
     page.facts.emplace_back("samples", count);
@@ -143,7 +143,7 @@ void bind_inspection(nb::module_& m) {
            "for another shape.")
       .def("weights_on_grid", &weights_on_grid, arg("paths"),
            "Returns the dequantized weights of the modules at these paths.")
-      .def("summary", &summary_of, arg("batch") = 1,
+      .def("summary", &summary_dict, arg("batch") = 1,
            "Returns the operators and costs of the model for a batch of this size: {'rows': [{'path', 'op', "
            "'output', 'parameters', 'multiply_adds', 'activation_bytes'}, ..], and the sums}.")
       .def("calibration_html", &calibration_text, arg("data"), arg("title") = "calibration",

@@ -17,7 +17,7 @@ int open_calls = 0;  // protected by the interpreter's lock
 struct sigaction before;
 
 /// Runs Python's handler first, so that Python has noted the signal before a call sees `stop`.
-void on_interrupt(int signal, siginfo_t* info, void* place) {
+void interrupt_handler(int signal, siginfo_t* info, void* place) {
   if ((before.sa_flags & SA_SIGINFO) != 0)
     before.sa_sigaction(signal, info, place);
   else
@@ -27,10 +27,10 @@ void on_interrupt(int signal, siginfo_t* info, void* place) {
 }
 
 bool is_ours(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_interrupt;
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &interrupt_handler;
 }
 
-/// Installs on_interrupt before Python's handler, while calls are open. Does not change SIGINT if it is
+/// Installs interrupt_handler before Python's handler, while calls are open. Does not change SIGINT if it is
 /// ignored or ends the process.
 void install_handler() {
   struct sigaction now {};
@@ -38,7 +38,7 @@ void install_handler() {
   if ((now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL)) return;
   before = now;
   now.sa_flags |= SA_SIGINFO;
-  now.sa_sigaction = &on_interrupt;
+  now.sa_sigaction = &interrupt_handler;
   sigaction(SIGINT, &now, nullptr);
 }
 
@@ -77,7 +77,7 @@ bool Interrupts::due() {
   if (thrown_) return true;
   if (must_end()) {
     PyErr_SetNone(PyExc_SystemExit);
-    end_by(std::make_exception_ptr(nb::python_error()));
+    end_call(std::make_exception_ptr(nb::python_error()));
     return true;
   }
   const bool signalled = stop.exchange(false);
@@ -85,11 +85,11 @@ bool Interrupts::due() {
     if (!signalled || !python_raises()) return false;
     PyErr_SetNone(PyExc_KeyboardInterrupt);
   }
-  end_by(std::make_exception_ptr(nb::python_error()));
+  end_call(std::make_exception_ptr(nb::python_error()));
   return true;
 }
 
-void Interrupts::end_by(std::exception_ptr thrown) {
+void Interrupts::end_call(std::exception_ptr thrown) {
   thrown_ = std::move(thrown);
   stop = true;
 }

@@ -26,7 +26,7 @@ class Interrupts {
   /// or for another reason; `rethrow` throws that exception. Acquires the interpreter's lock.
   bool due();
   /// Ends the call with an exception of Python code. Requires the interpreter's lock.
-  void end_by(std::exception_ptr thrown);
+  void end_call(std::exception_ptr thrown);
   /// Throws the exception that ended the call, if there is one. Requires the interpreter's lock.
   void rethrow();
 

@@ -167,7 +167,7 @@ using Numbers = std::vector<std::int64_t>;
 constexpr Tensor QTensor::*kTensors[] = {&QTensor::codes,       &QTensor::scale,        &QTensor::scale2,
                                          &QTensor::scale_codes, &QTensor::double_scale, &QTensor::scale_zero};
 
-nb::tuple state_of(const QTensor& q) {
+nb::tuple state_tuple(const QTensor& q) {
   nb::list tensors;
   for (const auto member : kTensors)
     tensors.append((q.*member).defined() ? nb::cast(q.*member) : nb::object(nb::none()));
@@ -210,7 +210,7 @@ void bind_class(nb::module_& m) {
          "NF4: int8 codes of the scales [blocks of scales, scale_block_size].");
   tensor("double_scale", &QTensor::double_scale, "NF4: factor of each block of scales.");
   tensor("scale_zero", &QTensor::scale_zero, "NF4: mean of all scales.");
-  type.def("__getstate__", &state_of).def("__setstate__", &set_state);
+  type.def("__getstate__", &state_tuple).def("__setstate__", &set_state);
   type.def(
       "dequantize",
       [](const QTensor& q, nb::handle dtype) {

@@ -18,18 +18,18 @@ namespace nb = nanobind;
 using fq::OperatorOption, fq::OperatorSchema;
 
 /// Returns the default of an option, or None if the option is required.
-nb::object default_of(const OperatorOption& option) {
+nb::object option_default(const OperatorOption& option) {
   if (option.is_required()) return nb::none();
   if (option.is_choice()) return nb::cast(option.choices[0]);
   return option.is_integer ? nb::cast(static_cast<int>(option.fallback)) : nb::cast(option.fallback);
 }
 
-nb::dict row_of(const OperatorSchema& row) {
+nb::dict operator_row(const OperatorSchema& row) {
   nb::list options;
   for (const OperatorOption& option : row.options()) {
     nb::dict out;
     out["name"] = option.name;
-    out["default"] = default_of(option);
+    out["default"] = option_default(option);
     out["torch"] = option.torch;
     options.append(out);
   }
@@ -44,7 +44,7 @@ nb::dict row_of(const OperatorSchema& row) {
 
 nb::list operators() {
   nb::list rows;
-  for (const OperatorSchema& row : fq::operator_table()) rows.append(row_of(row));
+  for (const OperatorSchema& row : fq::operator_table()) rows.append(operator_row(row));
   return rows;
 }
 

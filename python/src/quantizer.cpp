@@ -22,11 +22,11 @@ namespace {
 
 using nb::arg, nb::none;
 
-std::string json_of(const nb::kwargs& fields) {
+std::string kwargs_json(const nb::kwargs& fields) {
   return nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(fields));
 }
 
-nb::object dict_of(const QuantDescriptor& descriptor) {
+nb::object descriptor_dict(const QuantDescriptor& descriptor) {
   return nb::module_::import_("json").attr("loads")(descriptor.to_json());
 }
 
@@ -37,9 +37,9 @@ void bind_descriptor(nb::module_& m) {
       "calib_method, .., with the names of ModelOpt. A value: equal descriptors have equal hashes.")
       .def("__init__",
            [](QuantDescriptor* self, const nb::kwargs& fields) {
-             new (self) QuantDescriptor(QuantDescriptor::from_json(json_of(fields)));
+             new (self) QuantDescriptor(QuantDescriptor::from_json(kwargs_json(fields)));
            })
-      .def("dict", &dict_of, "Returns the fields that differ from their defaults.")
+      .def("dict", &descriptor_dict, "Returns the fields that differ from their defaults.")
       .def_static(
           "from_json", [](const std::string& text) { return QuantDescriptor::from_json(text); }, arg("text"),
           "Returns the descriptor of a JSON text. Raises ArgumentError for an unknown field and an invalid "

@@ -41,7 +41,7 @@ nb::tuple meet(int status, const std::string& message) {
 
 }  // namespace
 
-std::shared_ptr<Communicator> ranks_of(nb::handle value) {
+std::shared_ptr<Communicator> to_communicator(nb::handle value) {
   if (value.is_none()) return nullptr;
   if (!nb::isinstance<Communicator>(value))
     throw ArgumentError("[ranks] ranks is not the result of fq.ranks(): give fq.ranks() or None");

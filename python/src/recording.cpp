@@ -57,7 +57,7 @@ struct Recording {
 };
 
 /// Returns an output that the caller may write to: a copy if the backward pass reads the output too.
-Tensor for_caller(const Tensor& y) {
+Tensor writable_output(const Tensor& y) {
   constexpr long kOwners = 2;  // this handle and the Variable
   return y.storage().use_count() > kOwners ? y.clone() : y;
 }
@@ -70,12 +70,12 @@ nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t
   const Tensor y = unlocked([&] {
     const RandomScope random(seed, step);
     out.y = self.module()(out.inputs.front());
-    return for_caller(out.y.tensor());
+    return writable_output(out.y.tensor());
   });
   return nb::make_tuple(call.give(y), out);
 }
 
-std::vector<Variable> inputs_of(const nb::list& given, const std::vector<bool>& wants_gradient) {
+std::vector<Variable> layer_inputs(const nb::list& given, const std::vector<bool>& wants_gradient) {
   if (given.size() != wants_gradient.size())
     throw ArgumentError(fmt::format(
         "[record_layer] inputs has {} arrays and wants_gradient {} values: give one value for each array",
@@ -94,17 +94,17 @@ nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& 
                        const std::vector<bool>& wants_gradient) {
   if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: give at least one array");
   const Call call{"record_layer", nb::borrow(inputs[0])};
-  Recording out{self.shared_module(), inputs_of(inputs, wants_gradient), {}, true};
+  Recording out{self.shared_module(), layer_inputs(inputs, wants_gradient), {}, true};
   const Tensor y = unlocked([&] {
     out.y = self.module().at(layer)(out.inputs);
-    return for_caller(out.y.tensor());
+    return writable_output(out.y.tensor());
   });
   return nb::make_tuple(call.give(y), out);
 }
 
 nb::object run_layer(Network& self, const std::string& layer, const nb::list& inputs) {
   if (inputs.size() == 0) throw ArgumentError("[run_layer] inputs is empty: give at least one array");
-  const auto given = inputs_of(inputs, std::vector<bool>(inputs.size(), false));
+  const auto given = layer_inputs(inputs, std::vector<bool>(inputs.size(), false));
   return Call{"run_layer", nb::borrow(inputs[0])}.give(unlocked([&] {
     const NoGrad quiet;
     return self.module().at(layer)(given).tensor();
@@ -118,7 +118,7 @@ std::vector<std::string> growing_quantizers(Network& self) {
   return out;
 }
 
-TensorQuantizer& quantizer_of(Network& self, const std::string& name) {
+TensorQuantizer& find_quantizer(Network& self, const std::string& name) {
   return dynamic_cast<TensorQuantizer&>(self.module().at(name));
 }
 
@@ -127,7 +127,7 @@ TensorQuantizer& quantizer_of(Network& self, const std::string& name) {
 nb::object range_growth(Network& self, const std::vector<std::string>& names) {
   std::vector<float> out;
   for (const auto& name : names) {
-    const RangeGrowth growth = quantizer_of(self, name).range().growth();
+    const RangeGrowth growth = find_quantizer(self, name).range().growth();
     out.insert(out.end(), growth.amax.begin(), growth.amax.end());
     for (const float grows : growth.growing) out.push_back(1 - grows);
   }
@@ -139,7 +139,7 @@ void set_range_growth(Network& self, const std::vector<std::string>& names, nb::
   const auto all = given.to_vector<float>();
   auto next = all.begin();
   for (const auto& name : names) {
-    TensorQuantizer& q = quantizer_of(self, name);
+    TensorQuantizer& q = find_quantizer(self, name);
     RangeGrowth growth = q.range().growth();
     for (float& amax : growth.amax) amax = *next++;
     for (float& grows : growth.growing) grows = 1 - *next++;

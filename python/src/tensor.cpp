@@ -19,11 +19,11 @@ Tensor checked_host(const Tensor& tensor, const char* function) {
 }
 
 /// Returns a copy of the stored bytes, one axis.
-nb::object bytes_of(const Tensor& tensor) {
+nb::object stored_bytes(const Tensor& tensor) {
   const Tensor host = checked_host(tensor, "Tensor.bytes").to(Layout::row_major);
   Tensor out = Tensor::empty({host.nbytes()}, DType::u8);
   if (host.nbytes() > 0) std::memcpy(out.mutable_raw(), host.raw(), static_cast<std::size_t>(host.nbytes()));
-  return array_of(out, false);
+  return to_array(out, false);
 }
 
 Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int64_t>& shape) {
@@ -66,11 +66,11 @@ void bind_tensor(nb::module_& module) {
                   fmt::format("[Tensor.numpy] numpy has no type for {}: use bytes(), or to('float32') of a "
                               "bfloat16",
                               name(host.dtype())));
-            return array_of(host, false);
+            return to_array(host, false);
           },
           "Returns a numpy array over the same memory. Raises ArgumentError for a type that numpy does not "
           "have.")
-      .def("bytes", &bytes_of,
+      .def("bytes", &stored_bytes,
            "Returns a copy of the stored bytes in row-major order, uint8. Packed types have the low bits "
            "first.")
       .def(

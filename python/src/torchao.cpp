@@ -24,7 +24,7 @@ torchao::IntegerType integer_type(nb::handle value) {
   return torchao::IntegerType::named(name.starts_with("torch.") ? name.substr(6) : name);
 }
 
-Shape shape_of(const Block& block) { return Shape(block); }
+Shape to_shape(const Block& block) { return Shape(block); }
 
 void bind_codes(nb::module_& m) {
   m.def(
@@ -37,7 +37,7 @@ void bind_codes(nb::module_& m) {
         const auto type = integer_type(output_dtype);
         const auto way = torchao::zero_point_domain(domain);
         return call.give(unlocked([&] {
-          return torchao::quantize_affine(input, shape_of(block_size), s, z, type, {quant_min, quant_max},
+          return torchao::quantize_affine(input, to_shape(block_size), s, z, type, {quant_min, quant_max},
                                           way);
         }));
       },
@@ -56,7 +56,7 @@ void bind_codes(nb::module_& m) {
         const auto way = torchao::zero_point_domain(domain);
         const DType out = call.dtype(output_dtype, "output_dtype", DType::f32);
         return call.give(unlocked([&] {
-          return torchao::dequantize_affine(c, shape_of(block_size), s, z, type, {quant_min, quant_max}, way,
+          return torchao::dequantize_affine(c, to_shape(block_size), s, z, type, {quant_min, quant_max}, way,
                                             out);
         }));
       },
@@ -78,7 +78,7 @@ void bind_fake(nb::module_& m) {
         const auto type = integer_type(quant_dtype);
         const auto way = torchao::zero_point_domain(domain);
         const nb::object out = graded(call, x, grad_y, [&](const Variable& v) {
-          return torchao::fake_quantize_affine(v, shape_of(block_size), s, z, type, {quant_min, quant_max},
+          return torchao::fake_quantize_affine(v, to_shape(block_size), s, z, type, {quant_min, quant_max},
                                                way);
         });
         return wants_gradient ? nb::make_tuple(out[0], out[1], call.give(s.grad())) : out;
@@ -97,7 +97,7 @@ void bind_fake(nb::module_& m) {
         const auto type = integer_type(quant_dtype);
         const auto way = torchao::zero_point_domain(domain);
         const auto [y, mask] = unlocked([&] {
-          return torchao::fake_quantize_affine_cachemask(input, shape_of(block_size), s, z, type,
+          return torchao::fake_quantize_affine_cachemask(input, to_shape(block_size), s, z, type,
                                                          {quant_min, quant_max}, way);
         });
         return nb::make_tuple(call.give(y), call.give(mask));
@@ -126,7 +126,7 @@ void bind_choice(nb::module_& m, const char* name, Choose choose, const char* ab
                                               call.dtype(zero_point_dtype, "zero_point_dtype"),
                                               keepdim};
         const auto found =
-            unlocked([&] { return choose(input, mapping, shape_of(block_size), type, options); });
+            unlocked([&] { return choose(input, mapping, to_shape(block_size), type, options); });
         return nb::make_tuple(call.give(found.scale), call.give(found.zero_point));
       },
       arg("x"), arg("mapping_type"), arg("block_size"), arg("target_dtype"), arg("quant_min") = none(),
@@ -180,7 +180,7 @@ namespace {
 using nb::arg, nb::none;
 
 /// Returns the format of "float8_e4m3fn", torch.float8_e5m2, "fp6_e2m3", "float4_e2m1fn_x2".
-FloatFormat element_of(nb::handle value) {
+FloatFormat parse_element_format(nb::handle value) {
   static const std::map<std::string, FloatFormat> formats{{"float8_e4m3fn", {4, 3}},
                                                           {"float8_e5m2", {5, 2}},
                                                           {"fp6_e2m3", {2, 3}},
@@ -259,7 +259,7 @@ void bind_small_floats(nb::module_& m) {
       [](nb::object x, nb::object elem_dtype, std::int64_t block_size, const std::string& scaling_mode) {
         const Call call{"to_mx", x};
         const Tensor input = call.tensor(x, "x");
-        const FloatFormat element = element_of(elem_dtype);
+        const FloatFormat element = parse_element_format(elem_dtype);
         const auto mode = torchao::scaling_mode(scaling_mode);
         const auto mx = unlocked([&] { return torchao::to_mx(input, element, block_size, mode); });
         return nb::make_tuple(call.give(mx.scale), call.give(mx.codes));
@@ -272,7 +272,7 @@ void bind_small_floats(nb::module_& m) {
          nb::object target_dtype) {
         const Call call{"to_dtype"};
         const torchao::ScaledCodes mx{call.tensor(scale, "scale"), call.tensor(codes, "codes")};
-        const FloatFormat element = element_of(elem_dtype);
+        const FloatFormat element = parse_element_format(elem_dtype);
         const DType type = call.dtype(target_dtype, "target_dtype", DType::f32);
         return call.give(unlocked([&] { return torchao::to_dtype(mx, element, block_size, type); }));
       },

@@ -28,18 +28,18 @@ bool has_class_of_each_part(const Dataset& data) {
 
 }  // namespace
 
-Loss loss_for(const Dataset& data, double label_smoothing) {
+Loss default_loss(const Dataset& data, double label_smoothing) {
   if (!has_class_of_each_part(data)) return {};
   return make_loss({.label_smoothing = label_smoothing});
 }
 
-std::vector<std::string> metrics_for(const Dataset& data) {
+std::vector<std::string> default_metrics(const Dataset& data) {
   if (!has_class_of_each_part(data)) return {};
   return data.token_ids() ? std::vector<std::string>{"bpc", "accuracy"}
                           : std::vector<std::string>{"accuracy"};
 }
 
-nb::dict evaluation_of(const Evaluation& found) {
+nb::dict evaluation_dict(const Evaluation& found) {
   nb::dict out;
   out["loss"] = found.loss;
   out["accuracy"] = found.accuracy;
@@ -65,7 +65,7 @@ CalibrateOptions calibrate_options(const Network& self, const std::string& metho
   return options;
 }
 
-nb::dict report_of(const CalibrationReport& report) {
+nb::dict report_dict(const CalibrationReport& report) {
   nb::dict out;
   out["samples"] = report.samples;
   out["quantizers"] = report.quantizers;
@@ -75,7 +75,7 @@ nb::dict report_of(const CalibrationReport& report) {
 }
 
 /// Returns a mask of numpy or torch as f32.
-nb::object floats_of(const nb::object& mask) {
+nb::object as_floats(const nb::object& mask) {
   if (nb::hasattr(mask, "astype")) return mask.attr("astype")("float32");
   return nb::hasattr(mask, "float") ? mask.attr("float")() : mask;
 }
@@ -85,9 +85,9 @@ nb::object floats_of(const nb::object& mask) {
 std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& self, const nb::object& data,
                                                                     const nb::object& mask,
                                                                     const char* function) {
-  if (mask.is_none()) return {data_of(data, function), {}};
+  if (mask.is_none()) return {to_dataset(data, function), {}};
   if (nb::isinstance<nb::str>(mask))
-    return {data_of(data, function),
+    return {to_dataset(data, function),
             mask_of_input(self.module(), self.input_shape(), nb::cast<std::string>(mask))};
   if (nb::isinstance<Dataset>(data))
     throw ArgumentError(fmt::format(
@@ -95,7 +95,7 @@ std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& sel
         function));
   const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
   const Call call{function};
-  return {std::make_shared<TensorDataset>(call.host(x, "x"), call.host(floats_of(mask), "mask")),
+  return {std::make_shared<TensorDataset>(call.host(x, "x"), call.host(as_floats(mask), "mask")),
           [](const Batch& batch) { return batch.y; }};
 }
 
@@ -110,12 +110,12 @@ nb::dict calibrate_model(Network& self, nb::object data, const std::string& meth
   options.batches.prefetch = 0;  // data sets over numpy arrays are read on the calling thread
   options.method = method;
   options.percentile = percentile;
-  options.ranks = ranks_of(ranks);
+  options.ranks = to_communicator(ranks);
   std::shared_ptr<const Dataset> source;
   std::tie(source, options.mask) = data_with_mask(self, data, mask, "calibrate");
   warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
-  if (!self.quantized()) return report_of({});
-  return report_of(interruptible([&](auto&) {
+  if (!self.quantized()) return report_dict({});
+  return report_dict(interruptible([&](auto&) {
     check_same_call(
         options.ranks.get(), "calibrate", self.module(),
         {{"data", source->size()}, {"samples", samples}, {"batch_size", batch_size}, {"method", method}});
@@ -129,13 +129,13 @@ nb::dict collect(Network& self, nb::object data, const std::string& method, bool
   options.keep_collected = keep_collected;
   auto [source, own] = data_with_mask(self, data, mask, "collect_ranges");
   options.mask = std::move(own);
-  const auto batches = in_order(std::move(source), batch_size);
-  return report_of(interruptible([&](auto&) { return collect_ranges(self.module(), *batches, options); }));
+  const auto batches = sequential_loader(std::move(source), batch_size);
+  return report_dict(interruptible([&](auto&) { return collect_ranges(self.module(), *batches, options); }));
 }
 
 nb::dict choose(Network& self, const std::string& method, std::optional<double> percentile) {
   const CalibrateOptions options = calibrate_options(self, method, percentile);
-  return report_of(interruptible([&](auto&) { return choose_ranges(self.module(), options); }));
+  return report_dict(interruptible([&](auto&) { return choose_ranges(self.module(), options); }));
 }
 
 }  // namespace
@@ -160,14 +160,14 @@ void bind_training(nb::module_& m) {
       .def(
           "evaluate",
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
-            const auto ranks = ranks_of(given);
-            const auto samples = data_of(data, "evaluate");
+            const auto ranks = to_communicator(given);
+            const auto samples = to_dataset(data, "evaluate");
             warn(check_sample_notes(self.identity().inputs, *samples, "evaluate"));
-            const auto batches = in_order(samples, batch_size, ranks.get());
-            return evaluation_of(interruptible([&](auto&) {
+            const auto batches = sequential_loader(samples, batch_size, ranks.get());
+            return evaluation_dict(interruptible([&](auto&) {
               check_same_call(ranks.get(), "evaluate", self.module(),
                               {{"samples", samples->size()}, {"batch_size", batch_size}});
-              return evaluate(self.module(), *batches, nullptr, loss_for(*samples), metrics_for(*samples), {},
+              return evaluate(self.module(), *batches, nullptr, default_loss(*samples), default_metrics(*samples), {},
                               ranks.get());
             }));
           },
@@ -177,8 +177,8 @@ void bind_training(nb::module_& m) {
       .def(
           "predict",
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
-            const auto ranks = ranks_of(given);
-            const auto batches = in_order(data, batch_size, "predict", ranks.get());
+            const auto ranks = to_communicator(given);
+            const auto batches = sequential_loader(data, batch_size, "predict", ranks.get());
             warn(check_sample_notes(self.identity().inputs, batches->data(), "predict"));
             const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
             return Call{"predict", x}.give(interruptible([&](auto&) {
@@ -193,17 +193,17 @@ void bind_training(nb::module_& m) {
 
 namespace {
 
-nb::object dict_of(const nlohmann::ordered_json& json) {
+nb::object json_dict(const nlohmann::ordered_json& json) {
   return nb::module_::import_("json").attr("loads")(json.dump());
 }
 
 nb::object measure(Network& self, nb::object data, std::int64_t samples, std::int64_t batch_size,
                    nb::object ranks) {
-  const auto batches = in_order(data, batch_size, "sensitivity");
+  const auto batches = sequential_loader(data, batch_size, "sensitivity");
   SensitivityOptions options;
   options.samples = samples;
-  options.ranks = ranks_of(ranks);
-  return dict_of(interruptible([&](auto&) {
+  options.ranks = to_communicator(ranks);
+  return json_dict(interruptible([&](auto&) {
     check_same_call(options.ranks.get(), "sensitivity", self.module(),
                     {{"samples", samples}, {"batch_size", batch_size}});
     return sensitivity(self.module(), *batches, options).to_json();
@@ -213,19 +213,19 @@ nb::object measure(Network& self, nb::object data, std::int64_t samples, std::in
 nb::object plan(Network& self, nb::object data, std::optional<double> effective_bits,
                 std::optional<double> accuracy_budget, const std::vector<std::string>& formats,
                 std::int64_t samples, std::int64_t batch_size, nb::object ranks) {
-  const auto batches = in_order(data, batch_size, "auto_quantize");
+  const auto batches = sequential_loader(data, batch_size, "auto_quantize");
   AutoQuantizeOptions options;
   options.constraint = {effective_bits, accuracy_budget};
   options.formats = formats;
   options.calibration_samples = samples;
   options.score_samples = samples;
-  options.ranks = ranks_of(ranks);
+  options.ranks = to_communicator(ranks);
   const QuantizationPlan found = interruptible([&](auto&) {
     check_same_call(options.ranks.get(), "auto_quantize", self.module(),
                     {{"samples", samples}, {"batch_size", batch_size}, {"formats", formats}});
     return auto_quantize(self, *batches, options);
   });
-  return dict_of(found.to_json());
+  return json_dict(found.to_json());
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ SETTING = re.compile(r"^  (\S+) (\S+)(?: \(=(.*?)\))?( \(qat\))?$")
 MARKER = re.compile(r"<!-- (flags: [^>]*?|commands|settings) -->\n.*?<!-- end -->", re.S)
 
 
-def help_of(program, *command):
+def read_help(program, *command):
     # Help of the Python parts wraps its lines at the width of the terminal.
     done = subprocess.run([program, *command], capture_output=True, text=True, env=dict(os.environ, COLUMNS="120"))
     assert done.returncode == 0, f"{command}: {done.stderr}"
@@ -27,7 +27,7 @@ def help_of(program, *command):
 def commands(program):
     """Names of all commands, each with the words of its line in the list of commands."""
     def listed(*group):
-        found = re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}(\S.*(?:\n {15,}\S.*)*)", help_of(program, *group, "--help"), re.M)
+        found = re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}(\S.*(?:\n {15,}\S.*)*)", read_help(program, *group, "--help"), re.M)
         return {name: " ".join(text.split()) for name, text in found if not name.startswith("fakequant")}
     top = listed()
     assert len(top) > 10 and "dataset" in top, top
@@ -71,7 +71,7 @@ def flags_of_commands(program):
     """The commands of each flag with one description."""
     users = {}
     for name in commands(program):
-        for row in flags(help_of(program, *name.split(), "--help")):
+        for row in flags(read_help(program, *name.split(), "--help")):
             users.setdefault(row, []).append(name)
     return users
 
@@ -95,7 +95,7 @@ def flag_lists(program, users, markers):
 def setting_list(program, users):
     """A line for each setting, first of train and qat, then of qat. Settings with the description of a flag of calibrate share the last line."""
     described = {text for (_, _, text), used in users.items() if "calibrate" in used}
-    rows, flags_too, found = ([], []), [], help_of(program, "help", "settings").splitlines()
+    rows, flags_too, found = ([], []), [], read_help(program, "help", "settings").splitlines()
     for line, text in zip(found, found[1:]):
         match = SETTING.match(line)
         if match and text.startswith("      "):
@@ -119,15 +119,15 @@ def main(program, *options):
         text = file.read()
     users, names = flags_of_commands(program), list(commands(program))
 
-    def commands_of(marker):
+    def matching_commands(marker):
         patterns = [name.strip() for name in marker.removeprefix("flags:").split(",")]
         return tuple(name for pattern in patterns for name in fnmatch.filter(names, pattern) or [pattern])
 
-    lists = flag_lists(program, users, [commands_of(marker) for marker in MARKER.findall(text) if marker.startswith("flags:")])
+    lists = flag_lists(program, users, [matching_commands(marker) for marker in MARKER.findall(text) if marker.startswith("flags:")])
 
     def block(match):
         rows = {"settings": lambda: setting_list(program, users), "commands": lambda: command_list(program)}.get(
-            match[1], lambda: lists[commands_of(match[1])])()
+            match[1], lambda: lists[matching_commands(match[1])])()
         return f"<!-- {match[1]} -->\n{rows}\n<!-- end -->"
 
     written = MARKER.sub(block, text)

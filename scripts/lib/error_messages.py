@@ -55,7 +55,7 @@ def template(text):
     return re.sub(r"\{[^{}]*\}", "...", bare).replace("\0", "{").replace("\1", "}")
 
 
-def messages_of(path, text):
+def find_messages(path, text):
     names = dict(NAMED.findall(text))
     for found in START.finditer(text):
         call = arguments(text, found.end())
@@ -91,7 +91,7 @@ def messages(root):
         for file in sorted((root / folder).rglob("*")):
             if file.suffix in (".cpp", ".h", ".cu", ".cuh"):
                 text = re.sub(r"//.*", "", file.read_text())
-                yield from messages_of(file.relative_to(root).as_posix(), text)
+                yield from find_messages(file.relative_to(root).as_posix(), text)
 
 
 def nearest(found, said, count=3):
@@ -105,7 +105,7 @@ def nearest(found, said, count=3):
     return [message for _, message in sorted(scored)[:count]]
 
 
-def parts_of(page):
+def parse_parts(page):
     """Returns {source folder: section of docs/errors.md}, from the lines "Sources: .."."""
     found = {}
     for part, sources in re.findall(r"^## (.+)\n\nSources: (.+)$", page, re.M):
@@ -115,7 +115,7 @@ def parts_of(page):
     return found
 
 
-def part_of(path, parts):
+def find_part(path, parts):
     """The part of the nearest folder above `path`, or None."""
     for folder in pathlib.PurePosixPath(path).parents:
         if str(folder) in parts:

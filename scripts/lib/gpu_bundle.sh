@@ -3,7 +3,7 @@
 gpu_programs=(test_core test_calib test_reference test_layers test_train test_export golden fakequant_cli fakequant_gpu_bench)
 
 # Shared libraries of a program, without the C library, the driver's libraries and CUDA's libraries.
-libraries_of() {
+shared_libraries() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcudart|libcublas|libcublasLt|libnv[^/]*)\.so'
 }
@@ -23,7 +23,7 @@ make_bundle() {
     [[ -n $found ]] || { echo "$build has no $program: cmake --build $build --target ${gpu_programs[*]}" >&2; return 1; }
     install -s "$found" "$root/bin/"
   done
-  mapfile -t libraries < <(libraries_of "$root"/bin/*)
+  mapfile -t libraries < <(shared_libraries "$root"/bin/*)
   cp -L "${libraries[@]}" "$root/lib/"
   tar -cf - --exclude=__pycache__ LICENSE data docs models tests/{cli,data,device,golden} | tar -C "$root/source" -xf -
   mkdir -p "$root/source/peers"

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 
-def rows_of(objects):
+def rows_by_name(objects):
     return {row["row"]: row for row in objects if "ours_s" in row}
 
 
 def main():
-    before = rows_of(json.loads(Path(sys.argv[1]).read_text())["bench"])
-    now = rows_of(json.loads(line) for line in Path(sys.argv[2]).read_text().splitlines() if line.startswith("{"))
+    before = rows_by_name(json.loads(Path(sys.argv[1]).read_text())["bench"])
+    now = rows_by_name(json.loads(line) for line in Path(sys.argv[2]).read_text().splitlines() if line.startswith("{"))
     for name, row in now.items():
         out = {"row": name, "now_us": row["ours_s"] * 1e6, "now_share": row.get("copy_share")}
         if old := before.get(name):

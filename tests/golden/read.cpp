@@ -54,7 +54,7 @@ Attributes read_attributes(const Reader& at, hid_t object) {
       continue;
     }
     const h5::Space space(H5Aget_space(attribute.get()));
-    std::vector<double> values(static_cast<std::size_t>(numel(h5::shape_of(space.get(), at.path, at.place))));
+    std::vector<double> values(static_cast<std::size_t>(numel(h5::dataspace_shape(space.get(), at.path, at.place))));
     at.check(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), "has an unreadable attribute");
     out.numbers[name] = std::move(values);
   }
@@ -101,7 +101,7 @@ Value read_value(const Reader& at, hid_t group, const std::string& name) {
   const h5::Space space(H5Dget_space(set.get()));
   Value out{{}, attributes.text("dtype"), attributes.text("compare")};
   out.tensor =
-      Tensor::empty(h5::shape_of(space.get(), at.path, at.place), read_dtype(at, type.get(), out.dtype));
+      Tensor::empty(h5::dataspace_shape(space.get(), at.path, at.place), read_dtype(at, type.get(), out.dtype));
   at.check(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.tensor.mutable_raw()),
            "cannot be read");
   return out;

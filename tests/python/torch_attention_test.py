@@ -130,8 +130,8 @@ OF_SEVERAL = ["cross", "module_cross", "module_padding", "encoder", "decoder", "
 
 
 def remove_quantizers(model):
-    for part in fqt.networks.parts_of(model):
-        for codes in part.codes().values():
+    for part in fqt.modules.quantized_parts(model):
+        for codes in part.lowered_modules().values():
             if codes.network.quantizers():
                 codes.network.disable_quantizer("*")
     return model

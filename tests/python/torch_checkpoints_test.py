@@ -55,8 +55,8 @@ def test_imports_modelopt_ranges(modelopt, x, tmp_path):
         torch.testing.assert_close(grid, theirs[f"{layer}.weight_quantizer"](weight).detach(), rtol=1e-6, atol=0)
     with torch.no_grad():
         wanted, found = modelopt(x), own(x)
-        in_float = own.in_float(x)
-    off, quantization = (found - wanted).abs(), (in_float - wanted).abs()
+        float_output = own.run_float(x)
+    off, quantization = (found - wanted).abs(), (float_output - wanted).abs()
     # Except for images with a value at a tie: biases are on the accumulator's grid, here of 1e-6.
     assert (off < 1e-5).float().mean() > 0.8 and off.mean() < 0.2 * quantization.mean() and off.max() < quantization.max()
 
@@ -142,10 +142,10 @@ def test_codes_match_torchao(config, rules):
 def test_rejects_unsupported_torchao_features_by_name():
     _, state = torchao_state(CONFIGS[0][0])
     narrow = fqt.quantize(linear(), {"preset": "int8_weight_only", "target": "none"}, torch.zeros(2, 64)).eval()
-    weight = narrow.in_float(torch.ones(1, 64))
+    weight = narrow.run_float(torch.ones(1, 64))
     with pytest.raises(fq.ArgumentError, match="'0.weight': .* of its codes are outside of -127 .. 127"):
         fqt.load_quantized(narrow, state)
-    assert torch.equal(narrow.in_float(torch.ones(1, 64)), weight)
+    assert torch.equal(narrow.run_float(torch.ones(1, 64)), weight)
     with pytest.raises(fq.ArgumentError, match=r"its blocks are \[1, 64\], and ours \[1, 32\]"):
         fqt.load_quantized(fqt.quantize(linear(), GROUPS, torch.zeros(2, 64)), state)
     asymmetric = copy.deepcopy(state)

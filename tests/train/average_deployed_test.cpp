@@ -14,12 +14,12 @@ constexpr const char* kPreset = "w3a3";
 
 void quantize_as_deployed(Module& model) {
   quantize(model, QuantConfig::preset(kPreset), {1, 1, 8, 8});
-  DataLoader samples(test::quadrants(32, 3), test::in_order());
+  DataLoader samples(test::quadrants(32, 3), test::sequential_options());
   calibrate(model, samples);
 }
 
 Evaluation evaluate_model(Module& model) {
-  DataLoader validation(test::quadrants(40, 2), test::in_order());
+  DataLoader validation(test::quadrants(40, 2), test::sequential_options());
   return evaluate(model, validation);
 }
 

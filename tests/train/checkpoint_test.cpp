@@ -49,7 +49,7 @@ TEST(Checkpoint, ContainsTheEvaluationParameters) {
   EXPECT_EQ(state.attribute("model").dump(), R"({"model":"small"})");
   const auto model = test::small_network(false);
   load_model_state(*model, state, run.options.checkpoint.out);
-  DataLoader loader(test::quadrants(40, 2), test::in_order());
+  DataLoader loader(test::quadrants(40, 2), test::sequential_options());
   EXPECT_EQ(evaluate(*model, loader).loss, result.validation->loss);
 }
 
@@ -68,9 +68,9 @@ TEST(Checkpoint, RestoresTheBestEpoch) {
       if (report.best) best_loss = report.validation->loss;
     };
     auto model = test::small_network(false);
-    DataLoader loader(test::quadrants(40, 2), test::in_order());
+    DataLoader loader(test::quadrants(40, 2), test::sequential_options());
     Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
-                    std::make_shared<DataLoader>(test::quadrants(40, 2), test::in_order()), run.callbacks);
+                    std::make_shared<DataLoader>(test::quadrants(40, 2), test::sequential_options()), run.callbacks);
     trainer.fit();
     EXPECT_EQ(evaluate(*model, loader).loss, best_loss);
   }
@@ -83,7 +83,7 @@ TEST(Checkpoint, SavesQuantizersWithTheModel) {
   const std::string path = folder.file("model.h5");
   save_checkpoint(path, model_state(*model, nullptr));
   load_model_state(*other, load_checkpoint(path), path);
-  DataLoader loader(test::quadrants(40, 2), test::in_order());
+  DataLoader loader(test::quadrants(40, 2), test::sequential_options());
   EXPECT_TRUE(bitwise_equal(predict(*model, loader), predict(*other, loader)));
 }
 

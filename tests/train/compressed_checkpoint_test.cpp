@@ -21,13 +21,13 @@ using ::testing::ThrowsMessage;
 std::shared_ptr<Module> calibrated(const std::string& preset) {
   auto model = test::small_network(false, 0);
   quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
-  DataLoader images(test::quadrants(32, 1), test::in_order());
+  DataLoader images(test::quadrants(32, 1), test::sequential_options());
   calibrate(*model, images);
   return model;
 }
 
 Tensor run_model(Module& model) {
-  DataLoader data(test::quadrants(40, 2), test::in_order());
+  DataLoader data(test::quadrants(40, 2), test::sequential_options());
   return predict(model, data);
 }
 
@@ -166,10 +166,10 @@ TEST(CompressedCheckpoint, NamesMissingScales) {
 TEST(CompressedCheckpoint, TrainingAndCalibrationRejectCodes) {
   auto model = calibrated("int8");
   compress(*model);
-  DataLoader images(test::quadrants(32, 1), test::in_order());
+  DataLoader images(test::quadrants(32, 1), test::sequential_options());
   EXPECT_THAT([&] { (void)calibrate(*model, images); },
               ThrowsMessage<ArgumentError>(HasSubstr("[calibrate] 'conv.weight' holds codes")));
-  const auto data = std::make_shared<DataLoader>(test::quadrants(32, 1), test::in_order());
+  const auto data = std::make_shared<DataLoader>(test::quadrants(32, 1), test::sequential_options());
   EXPECT_THAT([&] { Trainer(model, data, {}); },
               ThrowsMessage<ArgumentError>(HasSubstr("[train] 'conv.weight' holds codes")));
 }

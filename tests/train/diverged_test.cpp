@@ -184,12 +184,12 @@ TEST(Diverged, SkipsAStepWithInfiniteGradients) {
 
 TEST(Diverged, EvaluationNamesTheSampleWithoutAccuracy) {
   const auto model = test::small_network(false);
-  DataLoader bad(quadrants_containing(std::nan(""), 37), test::in_order());
+  DataLoader bad(quadrants_containing(std::nan(""), 37), test::sequential_options());
   const std::string message = test::error_message<NumericError>([&] { return evaluate(*model, bad); });
   EXPECT_NE(message.find("sample 37"), std::string::npos) << message;
   EXPECT_TRUE(std::isnan(predict(*model, bad).to_vector<float>()[37 * 4]));
   model->parameters().front().mutable_tensor().mutable_data<float>()[0] = NAN;
-  DataLoader good(test::quadrants(40, 2), test::in_order());
+  DataLoader good(test::quadrants(40, 2), test::sequential_options());
   EXPECT_THROW((void)evaluate(*model, good), NumericError);
 }
 

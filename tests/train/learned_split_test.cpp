@@ -27,7 +27,7 @@ std::shared_ptr<Module> calibrated(const std::string& preset, AmaxGradient gradi
       .add("tanh", make_function("tanh"))
       .add("last", std::make_shared<Linear>(32, 4));
   (void)quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
-  DataLoader data(test::quadrants(64, 1), test::in_order());
+  DataLoader data(test::quadrants(64, 1), test::sequential_options());
   (void)calibrate(*model, data);
   (void)learn_weight_ranges(*model, gradient);
   if (qat_defaults(QuantConfig::preset(preset)).amax == AmaxMode::learned)

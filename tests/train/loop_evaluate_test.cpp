@@ -16,7 +16,7 @@ TEST(Evaluate, CountsTheFirstMaximum) {
 TEST(Evaluate, IsInvariantToThreadCount) {
   const auto model = test::small_network(true);
   visit_quantizers(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
-  DataLoader loader(test::quadrants(40, 2), test::in_order());
+  DataLoader loader(test::quadrants(40, 2), test::sequential_options());
   model->train();
   std::vector<Evaluation> results;
   std::vector<Tensor> outputs;
@@ -37,7 +37,7 @@ TEST(Evaluate, IsInvariantToThreadCount) {
 }
 
 TEST(Evaluate, RestoresTheModeOfEachModule) {
-  DataLoader loader(test::quadrants(16, 2), test::in_order());
+  DataLoader loader(test::quadrants(16, 2), test::sequential_options());
   const auto model = test::small_network(false);
   model->train();
   model->at("bn").eval();

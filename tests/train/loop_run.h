@@ -55,7 +55,7 @@ inline LoaderOptions shuffled(std::int64_t batch = 16) {
   return {.batch_size = batch, .seed = 5, .prefetch = 2, .augment = {.shift = 0.5}};
 }
 
-inline LoaderOptions in_order() { return {.batch_size = 16, .shuffle = false, .prefetch = 0}; }
+inline LoaderOptions sequential_options() { return {.batch_size = 16, .shuffle = false, .prefetch = 0}; }
 
 /// 6 batches an epoch; weights are averaged.
 struct Plan {
@@ -88,7 +88,7 @@ struct Plan {
     model->to(device);
     LoaderOptions there = loader;
     there.device = device;
-    auto validation = validate ? std::make_shared<DataLoader>(quadrants(40, 2), in_order()) : nullptr;
+    auto validation = validate ? std::make_shared<DataLoader>(quadrants(40, 2), sequential_options()) : nullptr;
     return std::make_unique<Trainer>(model, std::make_shared<DataLoader>(quadrants(samples, 1), there),
                                      options, validation, callbacks);
   }

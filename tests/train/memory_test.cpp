@@ -29,17 +29,17 @@ OptimizerOptions sgd() {
   return options;
 }
 
-std::int64_t in_use() { return memory_stats().in_use; }
+std::int64_t memory_in_use() { return memory_stats().in_use; }
 
 /// Bytes that a repeated step keeps between forward and backward, beyond those in use before it.
 std::int64_t measured_saved(Module& model, const Tensor& x, const Tensor& y) {
   std::int64_t saved = 0;
   for (int step = 0; step < 2; ++step) {
     model.zero_grad();
-    const std::int64_t before = in_use();
+    const std::int64_t before = memory_in_use();
     const Variable output = model(Variable(x));
     const Variable loss = ops::cross_entropy(output, y);
-    saved = in_use() - before;
+    saved = memory_in_use() - before;
     loss.backward();
   }
   return saved;
@@ -87,11 +87,11 @@ TEST(MemoryPlan, DoesNotChangeTheModel) {
   }
   for (const auto& [name, buffer] : model->named_buffers()) before.push_back(buffer.clone());
   model->eval();
-  const std::int64_t host = in_use(), abstract = memory_stats(Device::meta()).in_use;
+  const std::int64_t host = memory_in_use(), abstract = memory_stats(Device::meta()).in_use;
   (void)plan_memory(*model, x.shape());
   EXPECT_FALSE(model->training());
   EXPECT_EQ(memory_stats(Device::meta()).in_use, abstract);
-  EXPECT_LE(in_use(), host + 4096);
+  EXPECT_LE(memory_in_use(), host + 4096);
   std::size_t i = 0;
   for (const auto& parameter : model->parameters()) {
     EXPECT_TRUE(bitwise_equal(parameter.tensor(), before[i++]));

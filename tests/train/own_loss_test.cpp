@@ -9,7 +9,7 @@
 namespace fq::own_loss_test {
 namespace {
 
-using test::in_order;
+using test::sequential_options;
 using test::shuffled;
 using ::testing::HasSubstr;
 
@@ -66,10 +66,10 @@ Loss huber() {
 TEST(CustomLoss, LearnsRegression) {
   auto model = regressor();
   const auto data = halves(256, 1), held_out = halves(64, 2);
-  DataLoader test(held_out, in_order());
+  DataLoader test(held_out, sequential_options());
   const double before = evaluate(*model, test, nullptr, huber()).loss;
   Trainer trainer(model, std::make_shared<DataLoader>(data, batches()), make_options(huber()),
-                  std::make_shared<DataLoader>(held_out, in_order()));
+                  std::make_shared<DataLoader>(held_out, sequential_options()));
   const auto result = trainer.fit();
   const auto after = evaluate(*model, test, nullptr, huber());
   EXPECT_LT(after.loss, 0.05 * before);
@@ -89,7 +89,7 @@ TEST(CustomLoss, LearnsPixelsInQuantizedNetworks) {
   Trainer(model, loader, make_options(loss)).fit();
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
   calibrate(*model, *loader);
-  DataLoader test(data, in_order());
+  DataLoader test(data, sequential_options());
   const double calibrated = evaluate(*model, test, nullptr, loss).loss;
   Trainer(model, loader, make_options(loss)).fit();
   EXPECT_LT(evaluate(*model, test, nullptr, loss).loss, calibrated);

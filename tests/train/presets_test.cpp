@@ -33,14 +33,14 @@ TrainerOptions short_run() {
 }
 
 Evaluation evaluated(Module& model) {
-  DataLoader data(test::quadrants(40, 2), test::in_order());
+  DataLoader data(test::quadrants(40, 2), test::sequential_options());
   return evaluate(model, data);
 }
 
 /// Calibrates, trains, evaluates, saves, loads: the same loss. Training moves every weight.
 void run_through(const QuantConfig& config, const TrainerOptions& options, const std::string& what) {
   auto model = network(config);
-  DataLoader images(test::quadrants(96, 1), test::in_order());
+  DataLoader images(test::quadrants(96, 1), test::sequential_options());
   calibrate(*model, images);
   StateDict before;
   for (const auto& [name, parameter] : model->named_parameters())
@@ -93,7 +93,7 @@ TEST(Presets, WeightRangesAreLearnedPerChannel) {
       "learn_amax": true, "amax_gradient": "lsq"}]})");
   run_through(config, short_run(), "learned weights");
   auto model = network(config);
-  DataLoader images(test::quadrants(96, 1), test::in_order());
+  DataLoader images(test::quadrants(96, 1), test::sequential_options());
   calibrate(*model, images);
   const auto parameters = model->named_parameters();
   const auto range =
@@ -109,7 +109,7 @@ TEST(Presets, LearnedRangesChangeAndResumeBitwise) {
   options.update.average_decay = 0.9;
   const auto made = [&](TrainerOptions chosen) {
     auto model = network(make_config("w4a4", Arithmetic::deployed));
-    DataLoader images(test::quadrants(96, 1), test::in_order());
+    DataLoader images(test::quadrants(96, 1), test::sequential_options());
     calibrate(*model, images);
     auto data = std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled());
     return std::pair(model, std::make_unique<Trainer>(model, data, std::move(chosen)));
@@ -126,7 +126,7 @@ TEST(Presets, LearnedRangesChangeAndResumeBitwise) {
   first.execution.stop = &stop;
   TrainerCallbacks callbacks;
   auto model = network(make_config("w4a4", Arithmetic::deployed));
-  DataLoader images(test::quadrants(96, 1), test::in_order());
+  DataLoader images(test::quadrants(96, 1), test::sequential_options());
   calibrate(*model, images);
   callbacks.on_step = [&](const StepReport& report) { stop = report.step == 8; };
   Trainer half(model, std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled()), first, nullptr,

@@ -100,11 +100,11 @@ def convert(part, values, progress=lambda done, total: None):
     flags = Flags(PARTS[part], values)
     extra = {"from-images": ["PIL"], "from-parquet": ["pyarrow"]}.get(part, []) + ["PIL"] * flags.given("image")
     check_packages([*extra, "numpy", "h5py"])
-    from .reader import check_output, read_like
+    from .reader import check_output, read_properties
     from .splits import draw_groups
     from .writer import DataSet, Writer
     check_output(flags.required("output"), flags.files(), flags.given("force"))
-    data = DataSet(read_like(flags["like"]) if flags["like"] else None, normalize=flags.given("normalize"), scale=flags["scale"])
+    data = DataSet(read_properties(flags["like"]) if flags["like"] else None, normalize=flags.given("normalize"), scale=flags["scale"])
     module, function = _READERS[part]
     read = getattr(importlib.import_module(f".{module}", __package__), function)  # imports only the packages of this part
     read(flags, _class_names(flags, data.like), data)

@@ -8,7 +8,7 @@ _MARKS = ",;\t|"
 _MOST_FIELDS = 1 << 16
 
 
-def delimiter_of(flags):
+def parse_delimiter(flags):
     """Returns the value of --delimiter: a character, or "" for auto."""
     text = {"auto": "", "tab": "\t", "\\t": "\t"}.get(flags["delimiter"], flags["delimiter"])
     if len(text.encode()) > 1 or text in ("\"", "\n", "\r") or not text and flags["delimiter"] != "auto":
@@ -68,7 +68,7 @@ def check_width(path, line, fields, header):
                         "them")
 
 
-def column_of(header, name, path):
+def find_column(header, name, path):
     """Returns the position of the column with that name, or with that number from 0."""
     if header.count(name) > 1:
         raise DataError(f"{path} has more than one column '{name}': give its position, from 0")

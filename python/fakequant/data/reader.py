@@ -64,7 +64,7 @@ def _names(*h5_objects, attribute):
     return []
 
 
-def read_like(path):
+def read_properties(path):
     """Reads the properties of the first group of a data set."""
     with open_data_set(path) as file:
         group = next((file[name] for name in ("/", "train", "val", "test", *file) if name in file and "x" in file[name]), None)

@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 
 from .common import DataError
-from .csv_records import check_width, column_of, delimiter_of, read_records
+from .csv_records import check_width, find_column, parse_delimiter, read_records
 from .labels import LabelCollector, all_names, field_hint, field_number, is_missing
 from .reader import split_names
 from .splits import TEST
@@ -84,10 +84,10 @@ class TableSamples(Samples):
             dropped, label = dropped + [label] * bool(label), None
         elif not label:
             raise DataError(f"--label is missing: name the column of labels, which is one of {', '.join(self.header)}, or give --task none")
-        self.label = column_of(self.header, label, path) if label else None
-        wanted, dropped = ({column_of(self.header, name, path) for name in names} if self.choose else set()
+        self.label = find_column(self.header, label, path) if label else None
+        wanted, dropped = ({find_column(self.header, name, path) for name in names} if self.choose else set()
                            for names in (split_names(flags["columns"]), dropped))
-        texts = {column_of(self.header, name, path) for name in split_names(flags["one-hot"])}
+        texts = {find_column(self.header, name, path) for name in split_names(flags["one-hot"])}
         self.features = [Feature(i, self.header[i], i in texts) for i in range(len(first))
                          if i != self.label and i not in dropped and (not wanted or i in wanted)]
         for feature in self.features:
@@ -102,7 +102,7 @@ class TableSamples(Samples):
             raise DataError(f"{self.path} has {len(first)} columns, and the training table {len(before.header)}")
 
         def position(column):
-            return column_of(first, before.header[column], self.path) if before.has_header else column
+            return find_column(first, before.header[column], self.path) if before.has_header else column
         self.has_header, self.header = before.has_header, first if before.has_header else before.header
         self.features = [Feature(position(f.column), f.name, f.is_text, f.categories, f.mean) for f in before.features]
         self.label = None if before.label is None else position(before.label)
@@ -120,21 +120,21 @@ class TableSamples(Samples):
             for line, fields in block:
                 check_width(self.path, line, fields, self.header)
             lines, columns = [line for line, _ in block], list(zip(*(fields for _, fields in block)))
-            errors, kept = [], np.ones(len(block), bool)
-            values = [self._values(feature, columns[feature.column], lines, errors, kept) for feature in self.features]
-            labels = None if self.label is None else self._label_texts(columns[self.label], lines, errors, kept)
+            errors, complete = [], np.ones(len(block), bool)
+            values = [self._values(feature, columns[feature.column], lines, errors, complete) for feature in self.features]
+            labels = None if self.label is None else self._label_texts(columns[self.label], lines, errors, complete)
             if errors:
                 self._fail(*min(errors, key=lambda error: error[0]))
-            self.skipped += len(block) - int(kept.sum())
-            if kept.all():
+            self.skipped += len(block) - int(complete.sum())
+            if complete.all():
                 yield lines, values, labels
-            elif kept.any():
-                rows = np.flatnonzero(kept).tolist()
-                yield ([lines[i] for i in rows], [one[kept] if isinstance(one, np.ndarray) else [one[i] for i in rows] for one in values],
+            elif complete.any():
+                rows = np.flatnonzero(complete).tolist()
+                yield ([lines[i] for i in rows], [one[complete] if isinstance(one, np.ndarray) else [one[i] for i in rows] for one in values],
                        None if labels is None else [labels[i] for i in rows])
 
-    def _values(self, feature, column, lines, errors, kept):
-        """Returns the values of a column. Adds (line, problem) of a bad field, and clears `kept` of incomplete records."""
+    def _values(self, feature, column, lines, errors, complete):
+        """Returns the values of a column. Adds (line, problem) of a bad field, and clears `complete` of incomplete records."""
         if not feature.is_text:
             column = self._with_points(column)
         values = list(column) if feature.is_text else _numbers(column)
@@ -147,7 +147,7 @@ class TableSamples(Samples):
                     way = "" if feature.is_text else ", --missing mean uses the mean of the column"
                     errors.append((lines[i], f"has no value in the column '{name}': --missing skip leaves such records out{way}"))
                     break
-                kept[i] &= missing == "mean"
+                complete[i] &= missing == "mean"
             elif not feature.is_text:
                 errors.append((lines[i], f"has '{text}' in the column '{name}', which is not a number: {field_hint(text)}--drop {name} "
                                f"leaves the column out, --one-hot {name} makes a column of 0 and 1 for each text"))
@@ -157,10 +157,10 @@ class TableSamples(Samples):
     def _with_points(self, column):
         return [text.replace(",", ".") for text in column] if self.flags["decimal"] == "comma" else column
 
-    def _label_texts(self, column, lines, errors, kept):
+    def _label_texts(self, column, lines, errors, complete):
         texts = self._with_points(column) if self.flags["task"] == "real" else column
         for i in [i for i, text in enumerate(texts) if is_missing(text)]:
-            kept[i] = False
+            complete[i] = False
             if self.flags["missing"] == "error":
                 errors.append((lines[i], "has no label: --missing skip leaves such records out"))
                 break
@@ -265,5 +265,5 @@ def add_tables(flags, names, data, records):
 
 def read_csv(flags, names, data):
     """Adds the parts of `from-csv`."""
-    delimiter = delimiter_of(flags)
+    delimiter = parse_delimiter(flags)
     add_tables(flags, names, data, lambda path: read_records(path, delimiter))

@@ -6,11 +6,11 @@ from itertools import islice
 import numpy as np
 
 from .common import MOST_LINE, DataError, Stream
-from .csv_records import check_width, column_of, delimiter_of, read_records
+from .csv_records import check_width, find_column, parse_delimiter, read_records
 from .folders import list_folder
 from .labels import LabelCollector, all_names, is_missing
 from .splits import GROUPS, TEST, TRAIN, VALIDATION, check_shares, draw_groups
-from .tokens import BYTES, characters_of, given_tokenizer, most_frequent
+from .tokens import BYTES, character_tokens, given_tokenizer, most_frequent
 from .writer import Labels, Part, Samples
 
 _MOST_WINDOWED = 1 << 28  # bytes of a text that is cut into windows
@@ -35,7 +35,7 @@ def _fields(path, delimiter, column):
     _, header = next(records, (0, None))
     if header is None:
         raise DataError(f"{path} has no records")
-    at = column_of(header, column, path)
+    at = find_column(header, column, path)
     for line, fields in records:
         check_width(path, line, fields, header)
         yield f"{path}: line {line}", fields[at].encode()
@@ -130,7 +130,7 @@ def _text_part(flags, path, label_file, known, length):
             raise DataError(f"{path} has a folder for each group: leave --test-file out")
         return listing.part(TextSamples(lambda: _files(listing.paths), length, ""))
     if flags["text"]:
-        delimiter = delimiter_of(flags)
+        delimiter = parse_delimiter(flags)
         samples = TextSamples(lambda: _fields(path, delimiter, flags["text"]), length, f"{path} has no records below its header")
         labels = _fields(path, delimiter, flags["label"]) if flags["label"] else None
     else:
@@ -200,7 +200,7 @@ def _add_windows(flags, data):
     tokenizer = given_tokenizer(flags)
     if tokenizer is None:
         tokenizer = (BYTES if flags["tokens"] == "bytes" else most_frequent([text + test_text], flags["vocabulary"])
-                     if flags["tokens"] == "words" else characters_of(text + test_text, path))
+                     if flags["tokens"] == "words" else character_tokens(text + test_text, path))
     ids, test_ids = tokenizer.ids(text, path), tokenizer.ids(test_text, test_path)
     count, total = len(ids), len(ids) + len(test_ids)
     test = 0.0 if test_path else flags["test"] if flags.given("test") else 0.1

@@ -13,7 +13,7 @@ _MOST_TOKENIZER = 64 << 20  # bytes of a tokenizer.json
 _WORD = re.compile(rb"[A-Za-z0-9'\x80-\xff]+|[!-~]")
 
 
-def words_of(text):
+def split_words(text):
     """Returns the words of a text: runs of letters, digits and apostrophes, ASCII letters in lower case, and single other characters."""
     return _WORD.findall(text.lower())
 
@@ -52,7 +52,7 @@ class Tokens:
         if self.unit == "bytes":
             return np.frombuffer(text, np.uint8).astype(np.int32) + 1
         if self.unit == "words":
-            return np.array([self.numbers.get(word, 1) for word in words_of(text)], np.int32)
+            return np.array([self.numbers.get(word, 1) for word in split_words(text)], np.int32)
         codes = np.frombuffer(decode_utf8(text, path, ", or give --tokens bytes").encode("utf-32-le"), np.uint32)
         known = np.frombuffer(self.vocabulary.decode().encode("utf-32-le"), np.uint32)  # sorted
         ids = np.searchsorted(known, codes).clip(0, max(len(known) - 1, 0))
@@ -67,13 +67,13 @@ class Tokens:
 BYTES = Tokens("bytes", ["<pad>", *(escaped(bytes([byte])) for byte in range(256))])
 
 
-def characters_of(text, path):
+def character_tokens(text, path):
     """Returns the tokens of a text: its characters, sorted."""
     characters = sorted(set(decode_utf8(text, path, ", or give --tokens bytes")))
     return Tokens("characters", [one.encode() for one in characters], "".join(characters).encode())
 
 
-def words_in(words):
+def word_tokens(words):
     """Returns the tokens of a vocabulary of words (bytes)."""
     return Tokens("words", words, b"".join(word + b"\n" for word in words))
 
@@ -82,11 +82,11 @@ def most_frequent(all_texts, size):
     """Returns the most frequent words of texts, equally frequent words in alphabetical order. 0 pads, 1 is any other word."""
     counts = Counter()
     for text in all_texts:
-        counts.update(words_of(text))
+        counts.update(split_words(text))
         if len(counts) > _MOST_WORDS:
             raise DataError(f"the text has more than {_MOST_WORDS} different words: give --tokens bytes")
     words = sorted(counts, key=lambda word: (-counts[word], word))
-    return words_in([b"<pad>", b"<unk>", *words][:size])
+    return word_tokens([b"<pad>", b"<unk>", *words][:size])
 
 
 def _growth(step):
@@ -201,11 +201,11 @@ def read_tokenizer(path):
     if unit == "pieces":
         return Pieces(data, path)
     if unit == "characters":
-        return characters_of(data, path)
+        return character_tokens(data, path)
     words = data.split(b"\n")[:-1]
     if len(words) < 2:
         raise DataError(f"{path} has a vocabulary of fewer than 2 words")
-    return words_in(words)
+    return word_tokens(words)
 
 
 def given_tokenizer(flags):

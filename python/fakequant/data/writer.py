@@ -114,7 +114,7 @@ class Statistics:
                 self.sums[i] = np.add.accumulate(np.concatenate([self.sums[i][:, None], terms], 1), axis=1)[:, -1]
         return None
 
-    def moments_of(self, scale):
+    def scaled_moments(self, scale):
         """Returns (mean, deviation) of scaled values. The deviation of a channel with one value is 1."""
         mean, squares = self.sums / self.count
         variance = squares - mean * mean
@@ -298,7 +298,7 @@ class Writer:
             if not self.rows[TRAIN]:
                 raise DataError(f"{path} has no training sample for the mean and deviation of --normalize: give the data set of the "
                                 "training by --like")
-            self.mean, self.deviation = self.statistics.moments_of(self.scale or 1.0)
+            self.mean, self.deviation = self.statistics.scaled_moments(self.scale or 1.0)
 
     def _set_attributes(self, x):
         for name, value in (("scale", self.scale or None), ("mean", self.mean), ("std", self.deviation)):

@@ -73,7 +73,7 @@ def first_difference(source, engine, counts):
         return None
     order = {name: at for at, name in enumerate(source.producers)}
     name = min(counts.different, key=order.get) if counts.different else None
-    nodes = source.nodes_before(source.quantizer(name).input[0] if name else source.output, counts.compared)
+    nodes = source.find_upstream_nodes(source.quantizer(name).input[0] if name else source.output, counts.compared)
     kernels = engine.graph.find_kernels(nodes)
     floats = {node.output[0] for node in engine.float_kernels}
     return {"quantizer": name, "codes_different": counts.different.get(name, 0), "codes": counts.compared.get(name, 0),
@@ -105,7 +105,7 @@ def beginnings(source, engine, counts):
     floats = {node.output[0] for node in engine.float_kernels}
     found = {False: [0, 0, {}], True: [0, 0, {}]}
     for name, (different, codes) in counts.begun.items():
-        nodes = source.nodes_before(source.quantizer(name).input[0], counts.compared)
+        nodes = source.find_upstream_nodes(source.quantizer(name).input[0], counts.compared)
         group = found[any(node.output[0] in floats for node in engine.graph.find_kernels(nodes))]
         group[0] += different
         group[1] += codes

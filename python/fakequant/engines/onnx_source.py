@@ -71,7 +71,7 @@ class Source:
                     if codes.input[1:] == floats.input[1:]:
                         yield codes.output[0], back
 
-    def nodes_before(self, value, quantizers):
+    def find_upstream_nodes(self, value, quantizers):
         """Returns the nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
         wanted, seen = [value], set(quantizers)
         while wanted:

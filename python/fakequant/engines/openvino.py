@@ -85,7 +85,7 @@ def explain(engine, source, counts):
         return [], [], []
     order = {name: at for at, name in enumerate(source.producers)}
     first = min(counts.different, key=order.get) if counts.different else None
-    nodes = source.nodes_before(source.quantizer(first).input[0] if first else source.output, counts.compared)
+    nodes = source.find_upstream_nodes(source.quantizer(first).input[0] if first else source.output, counts.compared)
     operators = [node for node in nodes if node.op_type not in ON_GRIDS]
     named = ", ".join(f"{node.name} ({node.op_type})" for node in operators[:4]) or "the input"
     what = (f"{first}, {counts.different[first]:,} of {counts.compared[first]:,} codes by at most "

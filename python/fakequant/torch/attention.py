@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .fx_graph import argument, shape_of
+from .fx_graph import argument, node_shape
 from .layers import Unsupported, additive_mask, module_layer, require, tensor_refs
 from .lowered_module import LoweredModule
 from .tensors import concatenate_masks, flatten_inputs
@@ -250,11 +250,11 @@ def attention_modules(graph, partition, subgraphs, config):
             continue
         try:
             if node.op == "call_function" and node.target is scaled_dot_product_attention:
-                shapes = [shape_of(argument(node, i, name)) for i, name in enumerate(("query", "key", "value"))]
+                shapes = [node_shape(argument(node, i, name)) for i, name in enumerate(("query", "key", "value"))]
                 out[node] = dot_product(shapes, node.kwargs.get("scale"), config, partition.names[node])
             elif node.op == "call_module" and type(partition.module(node)) is nn.MultiheadAttention:
                 query, key = (argument(node, i, name) for i, name in enumerate(("query", "key")))
-                out[node] = _multihead_call(partition.module(node), shape_of(query), None if query is key else shape_of(key), config,
+                out[node] = _multihead_call(partition.module(node), node_shape(query), None if query is key else node_shape(key), config,
                                             partition.names[node], any(user.args[1:] != (0,) for user in node.users))
         except Unsupported as why:
             partition.unsupported[node] = str(why)

@@ -50,7 +50,7 @@ def transposed_parameter(node):
     name, axes = function_name(node), node.args[1:]
     swaps = (name == "t" and not axes) or (name == "getattr" and axes in (("T",), ("mT",))) or (
         name == "transpose" and sorted(axis % 2 for axis in axes) == [0, 1])
-    return node.args[0] if swaps and is_tensor(node.args[0]) and len(shape_of(node.args[0])) == 2 else None
+    return node.args[0] if swaps and is_tensor(node.args[0]) and len(node_shape(node.args[0])) == 2 else None
 
 
 def tensor_inputs(node):
@@ -60,7 +60,7 @@ def tensor_inputs(node):
             if value.op != "get_attr" and transposed_parameter(value) is None and "tensor_meta" in value.meta]
 
 
-def shape_of(node):
+def node_shape(node):
     return list(node.meta["tensor_meta"].shape)
 
 

@@ -11,7 +11,7 @@ from .fx_graph import (
     is_parameter,
     is_tensor,
     is_unpacked_split,
-    shape_of,
+    node_shape,
     tensor_inputs,
     transposed_parameter,
 )
@@ -37,16 +37,16 @@ from .layers import (
 # Functions that permute, slice or reshape. Each returns a list of (type, options) for a node and the tensor that it reads.
 
 def _same_batch(node, source):
-    require(shape_of(node)[:1] == shape_of(source)[:1] and len(shape_of(node)) > 1, "a reshape that moves the batch")
+    require(node_shape(node)[:1] == node_shape(source)[:1] and len(node_shape(node)) > 1, "a reshape that moves the batch")
 
 
 def _reshaped(node, source):
     _same_batch(node, source)
-    return [("flatten", {})] if len(shape_of(node)) == 2 else [("reshape", {"shape": shape_of(node)[1:]})]
+    return [("flatten", {})] if len(node_shape(node)) == 2 else [("reshape", {"shape": node_shape(node)[1:]})]
 
 
 def _permuted(node, source):
-    rank, arguments = len(shape_of(node)), node.args[1:]
+    rank, arguments = len(node_shape(node)), node.args[1:]
     if function_name(node) == "transpose":
         axes = list(range(rank))
         a, b = (axis % rank for axis in arguments)
@@ -61,7 +61,7 @@ def _permuted(node, source):
 def _mean(node, source):
     dim = argument(node, 1, "dim")
     require(dim is not None, "a mean over all axes")
-    axes = sorted(axis % len(shape_of(source)) for axis in (dim if isinstance(dim, (tuple, list)) else [dim]))
+    axes = sorted(axis % len(node_shape(source)) for axis in (dim if isinstance(dim, (tuple, list)) else [dim]))
     require(axes[0] > 0, "a mean over the batch")
     return [("mean", {"axes": axes, "keep_axes": bool(argument(node, 2, "keepdim", False))})]
 
@@ -72,7 +72,7 @@ def _slice(axis, begin, end):
 
 def _part_of_cut(node, source):
     cut = node.args[0]
-    axis = argument(cut, 2, "dim", 0) % len(shape_of(source))
+    axis = argument(cut, 2, "dim", 0) % len(node_shape(source))
     require(axis > 0, "a split of the batch")
     sizes = [meta.shape[axis] for meta in cut.meta["tensor_meta"]]
     begin = sum(sizes[:node.args[1]])
@@ -87,7 +87,7 @@ def _indexed(node, source):
         if part is None:
             continue
         axis += 1
-        size = shape_of(source)[axis]
+        size = node_shape(source)[axis]
         if isinstance(part, int):
             out.append(_slice(axis, part % size, part % size + 1))
         else:
@@ -96,7 +96,7 @@ def _indexed(node, source):
             begin, end, step = part.indices(size)
             require(step == 1 and begin < end, "an index with steps, or an empty one")
             out.append(_slice(axis, begin, end))
-    return out + ([("reshape", {"shape": shape_of(node)[1:]})] if any(part is None or isinstance(part, int) for part in index)
+    return out + ([("reshape", {"shape": node_shape(node)[1:]})] if any(part is None or isinstance(part, int) for part in index)
                   else [])
 
 
@@ -168,7 +168,7 @@ class OperatorLowering:
         if name in ("linear", "conv1d", "conv2d", "conv3d"):
             return self._product(node, name)
         if name in ("cat", "concat"):
-            dim = argument(node, 1, "dim", 0) % len(shape_of(node))
+            dim = argument(node, 1, "dim", 0) % len(node_shape(node))
             require(dim > 0 and all(value.op != "get_attr" for value in node.args[0]), "a concat along the batch, or with a parameter")
             return Lowering([("concat", {"axis": dim}) if len(node.args[0]) > 1 else ("identity", {})], list(node.args[0]))
         if name == "expand" and node.args[0].op == "get_attr":
@@ -206,17 +206,17 @@ class OperatorLowering:
         operands = [value for value in node.args[:2] if isinstance(value, torch.fx.Node)]
         require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} with other than two inputs")
         values = [value for value in operands if value not in constants]
-        shapes = [shape_of(value) for value in values]
-        require(values and all(len(shape) == len(shape_of(node)) and shape[0] == shapes[0][0] for shape in shapes),
+        shapes = [node_shape(value) for value in values]
+        require(values and all(len(shape) == len(node_shape(node)) and shape[0] == shapes[0][0] for shape in shapes),
                 f"{name} of inputs without the batch as axis 0")
         if not constants:
             return Lowering([(_PAIRS[name], {})], operands)
-        if name == "matmul" and node.args[0] not in constants and len(shape_of(constants[0])) == 2:
-            own, out = shape_of(constants[0])
+        if name == "matmul" and node.args[0] not in constants and len(node_shape(constants[0])) == 2:
+            own, out = node_shape(constants[0])
             weight = self.ref(transposed_parameter(constants[0]) or constants[0], transposed=transposed_parameter(constants[0]) is None)
             return Lowering([("linear", {"out_features": out, "in_features": own, "bias": False})], values, {"weight": weight})
         require(name in ("add", "iadd", "mul", "imul") and is_parameter(constants[0]), f"{name} with a parameter")
-        rank, own = len(shapes[0]), shape_of(constants[0])
+        rank, own = len(shapes[0]), node_shape(constants[0])
         require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has a batch axis")
         own = own[1:] if len(own) == rank else [1] * (rank - 1 - len(own)) + own
         return Lowering([(_PAIRS[name], {})], values, {}, [constant(self.ref(constants[0], shape=(1, *own)), values[0])],
@@ -224,8 +224,8 @@ class OperatorLowering:
 
     def _repeated(self, node):
         """Lowers expand of a parameter [1, ..] to the length of the batch."""
-        own, batch = shape_of(node.args[0]), [value for value in node.all_input_nodes if value.op != "get_attr"]
-        require(own[0] == 1 and own[1:] == shape_of(node)[1:] and len(batch) == 1, "an expand that does not repeat one parameter for each sample")
+        own, batch = node_shape(node.args[0]), [value for value in node.all_input_nodes if value.op != "get_attr"]
+        require(own[0] == 1 and own[1:] == node_shape(node)[1:] and len(batch) == 1, "an expand that does not repeat one parameter for each sample")
         source = batch[0]
         while not is_tensor(source):
             source = source.all_input_nodes[0]
@@ -243,7 +243,7 @@ class OperatorLowering:
         weight, bias = argument(node, 1, "weight"), argument(node, 2, "bias")
         given = {"weight": weight} | ({} if bias is None else {"bias": bias})
         require(all(is_parameter(w) or transposed_parameter(w) is not None for w in given.values()), f"{name} without weights of its own")
-        out, own, *kernel = shape_of(weight)
+        out, own, *kernel = node_shape(weight)
         if name == "linear":
             options = {"out_features": out, "in_features": own}
         else:
@@ -285,7 +285,7 @@ def _multihead(reader, node):
 def _dot_product(reader, node):
     """Lowers scaled_dot_product_attention of queries, keys and values [N, H, L, D]."""
     q, k, v, mask = (_input_argument(node, i, name) for i, name in enumerate(("query", "key", "value", "attn_mask")))
-    shapes = [shape_of(value) for value in (q, k, v)]
+    shapes = [node_shape(value) for value in (q, k, v)]
     causal, scale = argument(node, 5, "is_causal", False), node.kwargs.get("scale")
     require(all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes), "attention on inputs that do not have four axes")
     require(argument(node, 4, "dropout_p", 0.0) == 0, "attention with dropout")
@@ -311,11 +311,11 @@ class _Masks:
     def __init__(self, reader, query):
         self.helpers, self.reads, self._reader, self._query, self._names = [], [], reader, query, []
 
-    def add(self, mask, true, name, shape_for):
-        """Adds a mask. True in a bool mask means "seen" or "hidden". `shape_for` converts the shape of the mask to [heads, L, S], without the
+    def add(self, mask, true, name, convert_shape):
+        """Adds a mask. True in a bool mask means "seen" or "hidden". `convert_shape` converts the shape of the mask to [heads, L, S], without the
         samples if the mask is computed, or returns None."""
         require(isinstance(mask, torch.fx.Node) and is_tensor(mask), "attention with a mask that is not a tensor")
-        shape, dtype = shape_for(shape_of(mask)), mask.meta["tensor_meta"].dtype
+        shape, dtype = convert_shape(node_shape(mask)), mask.meta["tensor_meta"].dtype
         require(shape is not None, "attention with a mask that is neither a buffer of the model nor one for each sample")
         require(dtype in (torch.bool, torch.float32), f"attention with a mask of {dtype}")
         if is_parameter(mask):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .fx_graph import function_name, is_none_input, is_tensor, is_unpacked_split, shape_of, tensor_inputs, transposed_parameter
+from .fx_graph import function_name, is_none_input, is_tensor, is_unpacked_split, node_shape, tensor_inputs, transposed_parameter
 from .fx_operators import OperatorLowering
 from .layers import Unsupported, has_matrix, has_product, has_weight
 
@@ -69,7 +69,7 @@ class Partition:
         if len(inputs) < 2 or self.unsupported or not any(self._has_weight(node) for node in nodes):
             return [], ""
         for node in inputs:
-            if not is_tensor(node) or shape_of(node)[:1] != shape_of(inputs[0])[:1] or shape_of(node) == []:
+            if not is_tensor(node) or node_shape(node)[:1] != node_shape(inputs[0])[:1] or node_shape(node) == []:
                 return [], f"the input {node.target} is not a tensor with the number of samples of {inputs[0].target}"
         if output is not nodes[-1]:
             return [], "it returns something else than one tensor"
@@ -199,7 +199,7 @@ def _input_slices(inputs, names):
     """Returns the nodes that slice the inputs out of the rows of one input."""
     begin, out = 0, []
     for node in inputs:
-        dtype, shape = _INPUT_TYPES.get(node.meta["tensor_meta"].dtype, "f32"), shape_of(node)[1:]
+        dtype, shape = _INPUT_TYPES.get(node.meta["tensor_meta"].dtype, "f32"), node_shape(node)[1:]
         out.append({"name": names.input_name(node.name), "type": "input_part", "inputs": ["input"],
                     "options": {"begin": begin, "shape": shape, "name": node.target, "type": dtype}})
         begin += torch.Size(shape).numel()

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .fx_graph import shape_of
+from .fx_graph import node_shape
 from .fx_partition import model_nodes
 from .quantizer_state import QuantizerState, RangeLimiter, share_growth, split_state
-from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, to_dense_layout
+from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
 
 _NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
 
@@ -36,7 +36,7 @@ class _LoweredFunction(torch.autograd.Function):
     def backward(ctx, grad_y):
         parameters = ctx.saved_tensors
         ctx.pending = None
-        input_gradients, gradients = ctx.recording.backward(to_dense_layout(grad_y))
+        input_gradients, gradients = ctx.recording.backward(make_dense(grad_y))
         input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
         own = [_with_shape(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
         return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
@@ -268,7 +268,7 @@ class LoweredModule(nn.Module):
             if self.training or self._layers_in_other_mode():
                 return self.record(inputs, parameters, [False] * len(inputs))[0]
             self.share(parameters).eval()
-            return self._evaluated([to_dense_layout(x) for x in inputs])
+            return self._evaluated([make_dense(x) for x in inputs])
 
     def record(self, inputs, parameters, wants_gradient):
         """Returns (outputs, Recording) for a batch. `wants_gradient` has a bool for each input."""
@@ -279,7 +279,7 @@ class LoweredModule(nn.Module):
             network.set_training(other_mode, not self.training)
             self._trains = True
         growing = network.growing_quantizers() if self._sets_ranges and self._trains else []
-        y, recording = self._recorded([to_dense_layout(x) for x in inputs], list(wants_gradient))
+        y, recording = self._recorded([make_dense(x) for x in inputs], list(wants_gradient))
         if self._trains:
             self.shared.update_statistics()
         if growing:
@@ -378,8 +378,8 @@ def lower(subgraph, partition, config):
     nodes, refs, old_names = model_nodes(subgraph, partition)
     mode_modules = {partition.names[node]: partition.module(node) for node in subgraph.nodes if node.op == "call_module"
                     and partition.lowered[node].layers[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
-    output = shape_of(subgraph.nodes[-1])
+    output = node_shape(subgraph.nodes[-1])
     arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
     if len(subgraph.inputs) > 1:
-        return MultiInputModule({node.target: shape_of(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
-    return LoweredModule(nodes, refs, shape_of(subgraph.inputs[0])[1:], *arguments)
+        return MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
+    return LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .tensors import checked, to_dense_layout
+from .tensors import checked, make_dense
 
 _fake_tensor_quant, _scaled_e4m3 = _fq.modelopt.fake_tensor_quant, _fq.modelopt.scaled_e4m3
 
@@ -14,7 +14,7 @@ class _FakeQuantize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, function, arguments):
-        y, ctx.backward_function = function(to_dense_layout(x), *arguments, True)
+        y, ctx.backward_function = function(make_dense(x), *arguments, True)
         ctx.memory_format = torch.contiguous_format if y.is_contiguous() else torch.channels_last
         return y
 
@@ -28,7 +28,7 @@ def _without_gradient(value):
     """Returns a tensor without its gradient, as a copy only if its layout requires one. Other values are unchanged."""
     if isinstance(value, torch.Tensor):
         value = value.detach() if value.requires_grad else value
-        return value if value.is_contiguous() else to_dense_layout(value)
+        return value if value.is_contiguous() else make_dense(value)
     return value
 
 
@@ -100,7 +100,7 @@ class _Calibrator:
 
     def collect(self, x):
         """Adds a batch. Integers are converted to float32."""
-        x = to_dense_layout(checked(x, "collect"))
+        x = make_dense(checked(x, "collect"))
         if x.dtype is torch.bool or x.is_complex():
             raise _fq.ArgumentError(f"[collect] x is {x.dtype}: give floats or integers")
         self._calibrator.collect(x if x.is_floating_point() else x.float())

@@ -80,7 +80,7 @@ class Quantized(nn.Module):
                                         "quantized: change the model before quantize")
         return run_steps(self, self._steps if self._observe is None else self._recording_steps, inputs, named, self._observe)
 
-    def in_float(self, *inputs, **named):
+    def run_float(self, *inputs, **named):
         """Returns the output of the model without quantizers."""
         return run_steps(self, self._float_steps, inputs, named)
 

@@ -98,7 +98,7 @@ class QuantizerState(nn.Module):
     def load(self, settings, arrays):
         """Sets the state from a quantizer of the same format. Raises ValueError with both formats if they differ."""
         own, given = describe(self._settings), describe(settings)
-        if format_of(self._settings) != format_of(settings):
+        if format_settings(self._settings) != format_settings(settings):
             raise ValueError(f"the state dict has {given}, and the model {own}: quantize the model with the config of the state dict")
         self.take(_with_calibrated(self._settings, settings), arrays)
         self.is_loaded = True
@@ -169,7 +169,7 @@ def note_missing(model, keys):
         state.is_loaded = False
 
 
-def format_of(settings):
+def format_settings(settings):
     """Returns the settings that change the codes, without the range."""
     descriptor, switches = settings["descriptor"], settings["switches"]
     out = {name: value for name, value in descriptor.items() if name not in _OTHERS}
@@ -179,7 +179,7 @@ def format_of(settings):
 
 def describe(settings):
     """Returns a format in words: "int4, axis 0, narrow_range"."""
-    fields = format_of(settings)
+    fields = format_settings(settings)
     bits = fields.pop("num_bits", 8)
     words = [f"int{bits}" if isinstance(bits, int) else "e{}m{}".format(*bits)]
     for name, value in fields.items():

@@ -24,7 +24,7 @@ def checked(x, function):
     return x
 
 
-def to_dense_layout(x):
+def make_dense(x):
     """Returns `x` without its gradient, contiguous or channels-last. Most tensors are not copied."""
     x = x.detach()
     return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) else x.contiguous()

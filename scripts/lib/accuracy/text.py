@@ -127,7 +127,7 @@ def table(results):
     return "\n".join(lines)
 
 
-def at_once(jobs, calls):
+def run_parallel(jobs, calls):
     """Runs all calls, `jobs` at a time. Prints failures, continues, and returns their number."""
     def guarded(call):
         try:
@@ -160,8 +160,8 @@ def compare(options):
         results.once(lambda: quantized(where, seed, path(seed), name, flags), data="text", tool=flags or DEFAULTS, format=name,
                      seed=seed)
 
-    failed = at_once(options.jobs, [lambda seed=seed: base(seed) for seed in seeds])
+    failed = run_parallel(options.jobs, [lambda seed=seed: base(seed) for seed in seeds])
     if not failed:
         calls = [(seed, name, flags) for seed in seeds for name in formats for flags in tried]
-        failed = at_once(options.jobs, [lambda call=call: one(*call) for call in calls])
+        failed = run_parallel(options.jobs, [lambda call=call: one(*call) for call in calls])
     return table(list(results.all.values())), failed

@@ -4,7 +4,7 @@ import torch
 from brevitas import nn as quant_nn
 from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat, Uint8ActPerTensorFloat
 from brevitas.quant.experimental import float_quant_ocp
-from formats import Unsupported, formats_of, inputs_of, replace
+from formats import Unsupported, layer_formats, layer_inputs, replace
 from torch import nn
 
 FOLLOWS_FLOAT = False
@@ -21,7 +21,7 @@ def quantizers(format, unsigned):
             "input_bit_width": format.activation_bits, **learned}
 
 
-def made_of(layer, **options):
+def make_layer(layer, **options):
     options["bias"] = layer.bias is not None
     if isinstance(layer, nn.Linear):
         made = quant_nn.QuantLinear(layer.in_features, layer.out_features, **options)
@@ -35,9 +35,9 @@ def made_of(layer, **options):
 def quantized(network, wanted, x):
     if wanted.kind == "nvfp4":
         raise Unsupported("Brevitas 0.13 has no FP4 in blocks of 16 with scales in E4M3")
-    inputs = inputs_of(network, x)
-    for name, layer, format in formats_of(network, wanted):
-        replace(network, name, made_of(layer, **quantizers(format, inputs[layer].min() >= 0)))
+    inputs = layer_inputs(network, x)
+    for name, layer, format in layer_formats(network, wanted):
+        replace(network, name, make_layer(layer, **quantizers(format, inputs[layer].min() >= 0)))
     for module in network.modules():
         module.training = not isinstance(module, nn.modules.batchnorm._BatchNorm)
     with torch.no_grad():

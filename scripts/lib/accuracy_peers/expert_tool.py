@@ -3,8 +3,8 @@ channel, 8 bits in the first and last layer, half of the loss by distillation. F
 fixed ranges."""
 
 import torch
-from formats import formats_of, inputs_of
-from quantized import to_e2m1
+from formats import layer_formats, layer_inputs
+from quantized import round_e2m1
 from torch import nn
 
 FOLLOWS_FLOAT = True
@@ -62,7 +62,7 @@ class Nvfp4(nn.Module):
         blocks = nn.functional.pad(moved, (0, -moved.shape[-1] % 16)).unflatten(-1, (-1, 16))
         scale = (blocks.abs().amax(-1, keepdim=True) / (6 * self.unit)).clamp(2**-9, 448)
         scale = scale.to(torch.float8_e4m3fn).float() * self.unit
-        values = (to_e2m1(blocks / scale) * scale).flatten(-2)[..., :moved.shape[-1]].movedim(-1, 1)
+        values = (round_e2m1(blocks / scale) * scale).flatten(-2)[..., :moved.shape[-1]].movedim(-1, 1)
         return x + (values - x.detach())
 
 
@@ -85,8 +85,8 @@ class QuantizedLinear(nn.Linear):
 
 
 def quantized(network, wanted, x):
-    inputs = inputs_of(network, x)
-    for _, layer, format in formats_of(network, wanted):
+    inputs = layer_inputs(network, x)
+    for _, layer, format in layer_formats(network, wanted):
         unsigned = bool(inputs[layer].min() >= 0)
         layer.input_quantizer = quantizer(inputs[layer], format.kind, format.activation_bits, unsigned, channels=False)
         layer.weight_quantizer = quantizer(layer.weight.detach(), format.kind, format.weight_bits, False, channels=True)

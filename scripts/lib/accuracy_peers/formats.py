@@ -33,7 +33,7 @@ def named_layers(network):
     return [(name, module) for name, module in network.named_modules() if isinstance(module, LAYERS)]
 
 
-def formats_of(network, wanted):
+def layer_formats(network, wanted):
     """(name, layer, format) of every layer with weights; they are in the order of the graph."""
     layers = named_layers(network)
     return [(name, layer, wanted.edge if index in (0, len(layers) - 1) else wanted)
@@ -49,7 +49,7 @@ def replace(network, name, module):
         setattr(parent, child, module)
 
 
-def inputs_of(network, x):
+def layer_inputs(network, x):
     """Returns the input of each layer with weights for the samples `x`, in evaluation mode."""
     found = {}
     hooks = [layer.register_forward_pre_hook(lambda layer, inputs: found.update({layer: inputs[0]}))

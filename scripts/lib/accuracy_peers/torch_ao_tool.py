@@ -4,7 +4,7 @@ the quantizers of its default for x86 with fewer bits."""
 import warnings
 
 import torch
-from formats import Unsupported, formats_of
+from formats import Unsupported, layer_formats
 from torch.ao.quantization import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver, QConfig, QConfigMapping
 from torch.ao.quantization.quantize_fx import prepare_qat_fx
 
@@ -24,7 +24,7 @@ def quantized(network, wanted, x):
     if wanted.kind != "int":
         raise Unsupported("torch.ao has integers alone")
     mapping = QConfigMapping().set_global(qconfig(wanted))
-    layers = formats_of(network, wanted)
+    layers = layer_formats(network, wanted)
     for name, _, format in (layers[0], layers[-1]):
         mapping.set_module_name(name, qconfig(format))
     network.train()

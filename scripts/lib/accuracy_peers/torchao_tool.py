@@ -1,7 +1,7 @@
 """torchao's quantization-aware training: linear layers, ranges of each forward pass (activations by the row)."""
 
 import torch
-from formats import Unsupported, formats_of
+from formats import Unsupported, layer_formats
 from torch import nn
 from torchao.quantization import quantize_
 from torchao.quantization.granularity import PerRow
@@ -11,7 +11,7 @@ FOLLOWS_FLOAT = False
 DTYPES = {8: torch.int8, 4: torch.int4, 3: torch.int3, 2: torch.int2}
 
 
-def config_of(format):
+def make_configs(format):
     if format.kind == "nvfp4":
         from torchao.prototype.qat import NVFP4FakeQuantizeConfig
 
@@ -23,11 +23,11 @@ def config_of(format):
 
 
 def quantized(network, wanted, x):
-    layers = formats_of(network, wanted)
+    layers = layer_formats(network, wanted)
     if not all(isinstance(layer, nn.Linear) for _, layer, _ in layers):
         raise Unsupported("torchao 0.18 trains linear layers alone")
     for name, _, format in layers:
-        activations, weights = config_of(format)
+        activations, weights = make_configs(format)
         quantize_(network, QATConfig(activation_config=activations, weight_config=weights, step="prepare"),
                   filter_fn=lambda module, path, name=name: path == name)
     try:

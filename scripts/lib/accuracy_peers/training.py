@@ -15,7 +15,7 @@ def groups(model):
             {"params": [p for p in parameters if id(p) not in weights], "weight_decay": 0.0}]
 
 
-def loss_of(logits, labels, followed):
+def compute_loss(logits, labels, followed):
     loss = functional.cross_entropy(logits, labels)
     if followed is None:
         return loss
@@ -38,6 +38,6 @@ def tune(model, teacher, x, y, job):
                 with torch.no_grad():
                     followed = teacher(x[rows])
             optimizer.zero_grad()
-            loss_of(model(x[rows]), y[rows], followed).backward()
+            compute_loss(model(x[rows]), y[rows], followed).backward()
             optimizer.step()
             schedule.step()

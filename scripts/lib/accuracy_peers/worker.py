@@ -50,12 +50,12 @@ def answer(request):
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w")  # libraries print: only answers may reach the driver
+    replies = os.fdopen(os.dup(1), "w")  # libraries print: only replies may reach the driver
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for request in sys.stdin:
-        print(json.dumps(answer(request)), file=answers, flush=True)
+        print(json.dumps(answer(request)), file=replies, flush=True)
 
 
 main()

@@ -54,13 +54,13 @@ def load():
     return round(os.getloadavg()[0], 2)
 
 
-def goal_of(name):
+def find_goal(name):
     with open(GOALS) as file:
         return json.load(file).get(name)
 
 
 def verdict(result):
-    goal = goal_of(result["name"])
+    goal = find_goal(result["name"])
     if not goal:
         return ""
     reached = [word for word, bound in zip(("must", "stretch"), goal) if result["ratio"] <= bound]

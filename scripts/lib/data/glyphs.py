@@ -37,7 +37,7 @@ def family(path):
     return os.path.splitext(os.path.basename(path))[0].split("-")[0].split("_")[0].lower()[:10]
 
 
-def families_in(folders):
+def find_families(folders):
     found = {}
     for folder in folders:
         for path in sorted(glob.glob(os.path.join(folder, "**", "*.[to]tf"), recursive=True)):
@@ -85,7 +85,7 @@ def picture(font, character, draw):
     return np.uint8(np.clip(values, 0, 1) * 255)
 
 
-def images_of(families, repeats, draw):
+def draw_images(families, repeats, draw):
     x, y = [], []
     for paths in families:
         for path in sorted(draw.choice(paths, min(len(paths), MOST_OF_A_FAMILY), replace=False)):
@@ -98,13 +98,13 @@ def images_of(families, repeats, draw):
 
 
 def make(output, given):
-    families = families_in(given.fonts or font_folders(given.packages))
+    families = find_families(given.fonts or font_folders(given.packages))
     if len(families) < 2:
         raise ValueError(f"{len(families)} families of fonts with Latin letters: two or more are needed, some for the test")
     names = sorted(families, key=lambda name: zlib.crc32(name.encode()))
     held_out = names[:max(1, len(names) // 5)]
     draw = np.random.default_rng(given.seed)
-    groups = {"train": images_of([families[n] for n in sorted(families) if n not in held_out], 2, draw),
-              "test": images_of([families[n] for n in sorted(held_out)], 1, draw)}
+    groups = {"train": draw_images([families[n] for n in sorted(families) if n not in held_out], 2, draw),
+              "test": draw_images([families[n] for n in sorted(held_out)], 1, draw)}
     print(f"{len(families)} families of fonts, for the test {', '.join(sorted(held_out))}")
     data_file.write(output, groups, CHARACTERS, scale=np.float32(1 / 255))

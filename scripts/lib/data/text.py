@@ -11,7 +11,7 @@ LENGTH, HELD_OUT = 128, 0.1
 FORTUNES = "usr/share/games/fortunes"
 
 
-def bytes_of(given):
+def read_bytes(given):
     paths = given.text
     if not paths:
         folder = os.path.join(packages.unpacked("fortunes", given.packages), FORTUNES)
@@ -21,7 +21,7 @@ def bytes_of(given):
 
 
 def make(output, given):
-    text = bytes_of(given)
+    text = read_bytes(given)
     count = (len(text) - 1) // LENGTH
     if count < 20:
         raise ValueError(f"the text has {len(text)} bytes: give {20 * LENGTH} or more")

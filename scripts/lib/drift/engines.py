@@ -53,7 +53,7 @@ def ggml(depth, x, home):
     return [("ggml", depth.forward(checkpoint), values)]
 
 
-def all_of(depth, x, engines, home):
+def run_engines(depth, x, engines, home):
     found = []
     for name in engines:
         found += ggml(depth, x, os.path.join(home, "llama.cpp")) if name == "ggml" else {

@@ -55,11 +55,11 @@ class Depth:
 
     def calibrated(self, name, **config):
         """A checkpoint, calibrated on the training group."""
-        path, told = self.path(name + ".h5"), self.path(name + ".json")
-        with open(told, "w") as file:
+        path, config_path = self.path(name + ".h5"), self.path(name + ".json")
+        with open(config_path, "w") as file:
             json.dump(config, file)
         self.run("calibrate", "--model", self.path("model.json"), "--init", self.path("weights.safetensors"), "--data", self.data,
-                 "--config", told, "--force", "-o", path)
+                 "--config", config_path, "--force", "-o", path)
         return path
 
     def exported(self, checkpoint, kind, suffix, *flags):

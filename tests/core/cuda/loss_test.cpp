@@ -22,7 +22,7 @@ class CudaLoss : public testing::Test {
 
 /// exp and log of the device may be off by two units of the last place; sums are made in f64 there, in order
 /// in the values' own type on the CPU: up to 5000 of them.
-double tolerance_of(DType dtype) { return dtype == DType::f64 ? 1e-12 : 3e-5; }
+double loss_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-12 : 3e-5; }
 
 std::vector<Tensor> run_softmax(Device device, const Shape& shape, int axis, DType dtype, bool logarithm) {
   const Variable x(random_values(shape, 1, -9, 9).to(dtype).to(device), true);
@@ -39,7 +39,7 @@ TEST_F(CudaLoss, SoftmaxHandlesRowsOfManyLengths) {
     for (const DType dtype : {DType::f32, DType::f64})
       for (const bool logarithm : {false, true})
         EXPECT_EQ(difference(run_softmax(Device::cuda(), shape, axis, dtype, logarithm),
-                             run_softmax(Device::cpu(), shape, axis, dtype, logarithm), tolerance_of(dtype)),
+                             run_softmax(Device::cpu(), shape, axis, dtype, logarithm), loss_tolerance(dtype)),
                   "")
             << to_string(shape) << name(dtype) << logarithm;
 }
@@ -71,7 +71,7 @@ TEST_F(CudaLoss, CrossEntropyMatchesTheCpuForManySizes) {
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double smoothing : {0.0, 0.1, 1.0})
         EXPECT_EQ(difference(run_cross_entropy(Device::cuda(), shape, dtype, smoothing),
-                             run_cross_entropy(Device::cpu(), shape, dtype, smoothing), tolerance_of(dtype)),
+                             run_cross_entropy(Device::cpu(), shape, dtype, smoothing), loss_tolerance(dtype)),
                   "")
             << to_string(shape) << name(dtype) << smoothing;
 }
@@ -82,7 +82,7 @@ TEST_F(CudaLoss, IgnoresMaskedRows) {
       for (const std::int64_t ignored : {std::int64_t{1}, std::int64_t{3}, std::int64_t{-100}})
         EXPECT_EQ(difference(run_cross_entropy(Device::cuda(), shape, DType::f64, smoothing, ignored),
                              run_cross_entropy(Device::cpu(), shape, DType::f64, smoothing, ignored),
-                             tolerance_of(DType::f64)),
+                             loss_tolerance(DType::f64)),
                   "")
             << to_string(shape) << smoothing << ignored;
 }
@@ -95,7 +95,7 @@ TEST_F(CudaLoss, SupportsClassWeights) {
           const Tensor weights = random_values({shape[1]}, 5, 0, 4).to(dtype);
           const auto right = run_cross_entropy(Device::cpu(), shape, dtype, smoothing, ignored, weights);
           const auto found = run_cross_entropy(Device::cuda(), shape, dtype, smoothing, ignored, weights);
-          EXPECT_EQ(difference(found, right, tolerance_of(dtype)), "")
+          EXPECT_EQ(difference(found, right, loss_tolerance(dtype)), "")
               << to_string(shape) << name(dtype) << smoothing << ignored;
         }
 }
@@ -142,7 +142,7 @@ TEST_F(CudaLoss, ComputesSquaredDistances) {
     for (const DType dtype : {DType::f32, DType::f64})
       for (const Layout layout : {Layout::row_major, Layout::channels_last})
         EXPECT_EQ(difference(run(Device::cuda(), shape, dtype, layout),
-                             run(Device::cpu(), shape, dtype, layout), tolerance_of(dtype)),
+                             run(Device::cpu(), shape, dtype, layout), loss_tolerance(dtype)),
                   "")
             << to_string(shape) << name(dtype);
 }

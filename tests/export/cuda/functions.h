@@ -85,7 +85,7 @@ inline std::shared_ptr<Module> function_network(const FunctionCase& c) {
   if (c.preset == nullptr) return model;
   fold_batch_norm(*model, kFunctionBatch);
   quantize(*model, QuantConfig::preset(c.preset), kFunctionBatch);
-  DataLoader loader(function_data(), in_order());
+  DataLoader loader(function_data(), sequential_options());
   calibrate(*model, loader);
   return model;
 }

@@ -242,7 +242,7 @@ std::vector<Case> cases() {
 Outcome outcome(const Case& c, Device device) {
   const auto model = test::function_network(c);
   model->to(device);
-  DataLoader loader(function_data(), test::in_order());
+  DataLoader loader(function_data(), test::sequential_options());
   Outcome out;
   c.call(*model, loader, out);
   EXPECT_EQ(model->device(), device);

@@ -5,7 +5,7 @@ import torch
 from modelopt.torch.quantization import tensor_quant
 
 from .family import FLOATS, SHAPES, gradient
-from .modelopt_int_cases import amax_for, summed
+from .modelopt_int_cases import pick_amax, summed
 
 SOURCE = "nvidia-modelopt 0.47.0, torch 2.15.0, CPU"
 FORMULA = "formula emulation: half-even E2M1 of |x| / s in IEEE arithmetic; scales by modelopt scaled_e4m3"
@@ -15,7 +15,7 @@ E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 def e4m3(family):
     for _ in range(20):
         x = family.values(family.pick(SHAPES), family.pick(FLOATS), infinite=family.flag(0.4))
-        amax = None if family.flag(0.15) else amax_for(family, x)
+        amax = None if family.flag(0.15) else pick_amax(family, x)
         bias = family.values((1,) * (x.dim() - 1) + x.shape[-1:], x.dtype, scale=0.1, specials=False) if family.flag(0.2) else None
         through = family.flag(0.2)
         grad_y = family.values(x.shape, x.dtype, specials=False)

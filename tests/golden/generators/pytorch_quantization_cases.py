@@ -3,7 +3,7 @@
 import torch
 
 from .family import SHAPES, UNORDERED, Value
-from .modelopt_int_cases import amax_for
+from .modelopt_int_cases import pick_amax
 
 SOURCE = "formula emulation of pytorch-quantization 2.2.1, torch 2.15.0, CPU"
 FORMULA = {"source": "formula emulation: scale = bound / amax, half-even codes, fp32"}
@@ -28,7 +28,7 @@ def quantized(family):
         half = i >= 10 and family.flag(0.4)
         x = family.values(family.pick(SHAPES), torch.float16 if half else torch.float32, positive=unsigned)
         bits, narrow = family.pick([8, 4, 6]), family.flag()
-        amax = amax_for(family, x)
+        amax = pick_amax(family, x)
         if half:
             amax = amax.clamp(min=0.1)
         grad_y = family.values(x.shape, x.dtype, specials=False)

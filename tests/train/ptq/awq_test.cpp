@@ -30,7 +30,7 @@ TEST(AwqLite, ImprovesOutputsAndKeepsTheFloatNetwork) {
     }
     EXPECT_TRUE(better) << name;
     {
-      const ptq::FloatScope in_float(*model);
+      const ptq::FloatScope float_scope(*model);
       EXPECT_LT(relative_difference(exact, logits(*model)), 1e-5) << name;
     }
     (void)calibrate(*model, *digit_batches("train"), {.samples = 512});

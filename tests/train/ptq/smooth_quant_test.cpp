@@ -62,7 +62,7 @@ TEST(SmoothQuant, FoldsIntoThePreviousLayerIfPossible) {
   ASSERT_EQ(report.skipped.size(), 1u);
   EXPECT_EQ(report.skipped[0].path, "conv1");
   EXPECT_EQ(report.skipped[0].reason, "has one input channel");
-  const ptq::FloatScope in_float(*model);
+  const ptq::FloatScope float_scope(*model);
   EXPECT_LT(relative_difference(before, logits(*model)), 1e-5);
 }
 
@@ -73,7 +73,7 @@ TEST(SmoothQuant, KeepsAPreQuantScaleIfItCannotFold) {
   (void)ptq::smooth_quant(*model, *digit_batches("train"));
   EXPECT_EQ(layer_input(*model, "fc1").params().pre_quant_scale.shape(), (Shape{64}));
   EXPECT_FALSE(layer_input(*model, "fc2").params().pre_quant_scale.defined());
-  const ptq::FloatScope in_float(*model);
+  const ptq::FloatScope float_scope(*model);
   EXPECT_LT(relative_difference(before, logits(*model)), 1e-5);
 }
 
