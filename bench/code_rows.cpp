@@ -23,9 +23,9 @@ Row codes_row(std::string_view what, const Format& format, const Granularity& gr
     const auto x = std::make_shared<Tensor>(bell({kRows, kColumns}, 1));
     const Shape scales = granularity.is_per_tensor() ? Shape{} : granularity.scale_shape(x->shape());
     const Tensor amax = Tensor::full(scales, 2.7);
-    const auto grid = std::make_shared<Grid>(
-        scale_bits ? Grid::block_scaled(format, granularity, amax, *scale_bits, 2.7f)
-                   : Grid::from_amax(format, granularity, amax));
+    const auto grid =
+        std::make_shared<Grid>(scale_bits ? Grid::block_scaled(format, granularity, amax, *scale_bits, 2.7f)
+                                          : Grid::from_amax(format, granularity, amax));
     Work work;
     work.ours.run = [x, grid] { static_cast<void>(quantize(*x, *grid)); };
     work.theirs.run = [x, copy = Tensor::zeros(x->shape())]() mutable {

@@ -44,7 +44,7 @@ Row step_row(const std::string& network, BatchNorm batch_norm, std::string_view 
 
 /// Two steps of ours.
 Row own_row(const std::string& network, BatchNorm batch_norm, std::string_view what, Numbers ours,
-                Numbers theirs) {
+            Numbers theirs) {
   Row row = step_row(network, batch_norm, what, ours);
   row.python = false;
   row.make = [=, make = row.make](const Settings& settings) {

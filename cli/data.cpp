@@ -48,8 +48,8 @@ std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std:
 }
 
 std::shared_ptr<const Dataset> open_network_data(Network& network, const std::string& path,
-                                             const std::string& group, Labels labels,
-                                             const std::string& command) {
+                                                 const std::string& group, Labels labels,
+                                                 const std::string& command) {
   Hdf5DatasetOptions options;
   options.by_rows = launched().ranks > 1;
   options.split = group;

@@ -32,8 +32,8 @@ enum class Labels { needed, if_there, none };
 /// Opens one group of a data set for a network and its task. Checks samples first, then labels. Copies class
 /// names and sample notes of the data to the network (`take_class_names`, `take_sample_notes`).
 [[nodiscard]] std::shared_ptr<const Dataset> open_network_data(Network& network, const std::string& path,
-                                                           const std::string& group, Labels labels,
-                                                           const std::string& command);
+                                                               const std::string& group, Labels labels,
+                                                               const std::string& command);
 /// Opens one group of a data set for a network that is not known yet.
 [[nodiscard]] std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std::string& group,
                                                            bool labels, LabelType label_type);

@@ -42,8 +42,8 @@ class BatchProgress {
 }  // namespace
 
 void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
-                     const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
-                     const std::string& label) {
+                   const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
+                   const std::string& label) {
   const GracefulStop stop;
   DataLoader loader(data, share_of_rank({.batch_size = batch, .shuffle = false}, *run_ranks()));
   BatchProgress progress(output, label, *data);
@@ -53,13 +53,12 @@ void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, 
     progress.add(std::min(batch, data->size() - progress.done()));
     return true;
   };
-  if (!fq::detail::visit_outputs(network.module(), loader, run_ranks().get(), next))
-    throw Interrupted(label);
+  if (!fq::detail::visit_outputs(network.module(), loader, run_ranks().get(), next)) throw Interrupted(label);
 }
 
 void visit_batches(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
-                    const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
-                    const std::string& label) {
+                   const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
+                   const std::string& label) {
   const NoGrad no_grad;
   const GracefulStop stop;
   network.module().eval();

@@ -18,12 +18,12 @@ namespace fq::cli {
 /// Calls `visit` with the logits and labels of each batch, in order. The processes of the run share the
 /// batches. Throws Interrupted after a signal.
 void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
-                     const std::function<void(const Tensor& logits, const Tensor& labels)>& visit,
-                     Output& output, const std::string& label);
+                   const std::function<void(const Tensor& logits, const Tensor& labels)>& visit,
+                   Output& output, const std::string& label);
 /// Calls `visit` with the samples and outputs of each batch. This process evaluates all batches.
 void visit_batches(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
-                    const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
-                    const std::string& label);
+                   const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
+                   const std::string& label);
 /// Calls `use` with the predictions of the network in parts (PredictionParts).
 void predict_parts(const Network& network, const std::shared_ptr<const Dataset>& data, std::int64_t batch,
                    const PredictionOptions& options, const std::function<void(const StateDict&)>& use,

@@ -72,7 +72,7 @@ void check_layer_formats(const LayerFormatOptions& options, const QuantizationOp
 }
 
 void check_plannable(const Network& network, const LayerFormatOptions& options,
-                       const QuantizationOptions& quantization, const Quantization& base) {
+                     const QuantizationOptions& quantization, const Quantization& base) {
   check_classifies(network, quantization.command);
   Network copy = float_copy(network, quantization.keep_bn);
   naming_flags([&] {

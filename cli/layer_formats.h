@@ -27,7 +27,7 @@ void check_layer_formats(const LayerFormatOptions& options, const QuantizationOp
 /// Throws ArgumentError if the budget has fewer bits than the formats reach, or if the network has no
 /// classes.
 void check_plannable(const Network& network, const LayerFormatOptions& options,
-                       const QuantizationOptions& quantization, const Quantization& base);
+                     const QuantizationOptions& quantization, const Quantization& base);
 
 /// Chooses the format of each layer: minimizes the sum of damages (train/sensitivity/auto_quantize.h) on
 /// `samples` with at most --effective-bits per weight on average. Uses target, scale and methods of `base`.

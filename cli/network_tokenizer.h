@@ -20,7 +20,7 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
 /// Returns the tokenizer of the network's classes. Throws ArgumentError for a network that does not predict
 /// the next token of each position. `checkpoint` names the network in the message.
 [[nodiscard]] fq::detail::Tokenizer make_tokenizer(const Network& network, const std::string& checkpoint,
-                                                 const std::string& function);
+                                                   const std::string& function);
 /// Returns the characters of the tokens that are classes, if the network has a tokenizer.json.
 [[nodiscard]] MetricOptions token_metric_options(const Network& network);
 

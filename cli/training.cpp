@@ -106,7 +106,7 @@ Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions&
 
 /// Returns null without a run directory, and on ranks other than the first.
 std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions& options,
-                                         TrainingReport& report) {
+                                           TrainingReport& report) {
   const auto folder = run_folder(*options.line);
   if (!folder || !is_first_rank()) return nullptr;
   RecordedRun recorded{.run = &run, .batch = images_at_once(options)};

@@ -163,7 +163,7 @@ void read_field(std::string_view, const json& value, Amax& out) {
 
 void unknown_field(const std::string& key, std::vector<std::string> more) {
   visit_descriptor_fields([&](const char* name, const auto&) { more.emplace_back(name); },
-                            QuantDescriptorOptions{});
+                          QuantDescriptorOptions{});
   throw ArgumentError(fmt::format("[{}] '{}' is not a field of a descriptor{}", kDescriptorJson, key,
                                   did_you_mean(key, more)));
 }

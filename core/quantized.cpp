@@ -44,8 +44,8 @@ Grid Grid::from_amax(Format format, Granularity granularity, Tensor amax, std::s
   return grid;
 }
 
-Grid Grid::block_scaled(Format format, Granularity granularity, Tensor amax, NumBits scale_bits,
-                           float global, std::string name) {
+Grid Grid::block_scaled(Format format, Granularity granularity, Tensor amax, NumBits scale_bits, float global,
+                        std::string name) {
   check_given(amax, name);
   const bool e4m3 = scale_bits == NumBits(4, 3);
   FQ_CHECK(e4m3 || scale_bits == NumBits(8, 0), "quantizer", "scale_bits of {} are {}: use (4, 3) or (8, 0)",

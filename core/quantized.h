@@ -66,7 +66,7 @@ struct Grid {
   /// The amax of the result is fl(scale * bound) if this exceeds the given amax. Throws ArgumentError for
   /// other scale bits, and as `from_amax`.
   [[nodiscard]] static Grid block_scaled(Format format, Granularity granularity, Tensor amax,
-                                            NumBits scale_bits, float global, std::string name = {});
+                                         NumBits scale_bits, float global, std::string name = {});
 
   /// Returns the grid with amax and scale on `device`, which must be the device of the quantized values.
   [[nodiscard]] Grid to(Device device) const;

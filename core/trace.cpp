@@ -40,7 +40,7 @@ int Recorder::id(const Variable& variable) {
 void Recorder::mark_input(const Variable& variable) { graph_.inputs.push_back(id(variable)); }
 
 void Recorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-                     Attributes attributes) {
+                         Attributes attributes) {
   const int index = static_cast<int>(graph_.nodes.size());
   TraceNode node{module_path(), std::string(op), std::move(attributes), {}, -1};
   for (const auto& input : inputs) {

@@ -101,7 +101,8 @@ struct TraceGraph {
 
 /// Records the operators of this thread while it is installed (RecordScope). Values are identified by
 /// address, so the recorder keeps all of them alive until it is destroyed. Trace on `meta`, or with a batch
-/// that fits into memory. Override `record_op` to process values instead, as ClipCounter (export/scales.h) does.
+/// that fits into memory. Override `record_op` to process values instead, as ClipCounter (export/scales.h)
+/// does.
 class Recorder {
  public:
   Recorder() = default;
@@ -114,7 +115,7 @@ class Recorder {
   /// Receives every operator call. The inputs are in the operator's order, undefined if not given. The
   /// output may hold codes or sums. Exceptions propagate out of the operator.
   virtual void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-                     Attributes attributes);
+                         Attributes attributes);
   /// Adds a value to the network's inputs.
   void mark_input(const Variable& variable);
   /// Moves the graph out of the recorder, with `output` as its result. The recorder cannot be used

@@ -203,7 +203,7 @@ ClipCounter::ClipCounter(Module& model) {
 }
 
 void ClipCounter::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-                        Attributes) {
+                            Attributes) {
   const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
   if (codes == nullptr || output.numel() == 0) return;
   const std::string& name = codes->grid.name;

@@ -40,7 +40,7 @@ class ClipCounter : public Recorder {
   explicit ClipCounter(Module& model);
 
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes attributes) override;
+                 Attributes attributes) override;
   /// Returns the counts so far.
   [[nodiscard]] const ClipCounts& counts() const noexcept { return counts_; }
 

@@ -90,7 +90,7 @@ void visit_quantizers(Module& model, const std::function<void(const NamedQuantiz
 /// Calls `visit` for each quantizer with a path that matches, in the order of `named_quantizers`. Returns the
 /// number of calls. If none matches, throws ArgumentError in the name of `function` with the nearest paths.
 int visit_quantizers(Module& model, std::string_view pattern, std::string_view function,
-                       const std::function<void(const NamedQuantizer&)>& visit);
+                     const std::function<void(const NamedQuantizer&)>& visit);
 
 /// Returns the names of the enabled quantizers that need an amax and have none. A forward pass would throw
 /// for the first of them.

@@ -31,7 +31,7 @@ class CodeRecorder : public Recorder {
   explicit CodeRecorder(Module& model);
 
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes attributes) override;
+                 Attributes attributes) override;
   void next_batch() { names_.next_pass(); }
   /// Returns the codes of all batches since `forget`.
   [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& codes() const noexcept { return codes_; }
@@ -53,7 +53,7 @@ CodeRecorder::CodeRecorder(Module& model) {
 }
 
 void CodeRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-                         Attributes) {
+                             Attributes) {
   const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
   if (value == nullptr || parameters_.contains(inputs.at(0).node().get()) ||
       weights_.contains(value->grid.name))

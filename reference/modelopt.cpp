@@ -232,8 +232,8 @@ Variable int_cast_ste(const Variable& x, int num_bits, bool is_unsigned, bool na
 
 namespace fq::detail {
 
-Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
-                      bool pass_through_bwd) {
+Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent,
+                              int mantissa, bool pass_through_bwd) {
   if (!modelopt::stays(x.device(), amax))
     return modelopt::scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
   modelopt::check_e4m3(exponent, mantissa);
@@ -241,8 +241,8 @@ Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor&
   return modelopt::float_quant(v, amax.to(DType::f32).to(Layout::row_major), bias, false).y;
 }
 
-Variable scaled_e4m3_with_range(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
-                        bool pass_through_bwd) {
+Variable scaled_e4m3_with_range(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent,
+                                int mantissa, bool pass_through_bwd) {
   if (!modelopt::stays(x.device(), amax) || recorder() != nullptr)
     return modelopt::scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
   modelopt::check_e4m3(exponent, mantissa);

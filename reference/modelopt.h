@@ -26,10 +26,10 @@
 #include "fakequant/core/variable.h"
 
 namespace fq::detail {
-[[nodiscard]] Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent,
-                                    int mantissa, bool pass_through_bwd);
-[[nodiscard]] Variable scaled_e4m3_with_range(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent,
-                                      int mantissa, bool pass_through_bwd);
+[[nodiscard]] Tensor scaled_e4m3_with_range(const Tensor& x, const Tensor& amax, const Tensor& bias,
+                                            int exponent, int mantissa, bool pass_through_bwd);
+[[nodiscard]] Variable scaled_e4m3_with_range(const Variable& x, const Tensor& amax, const Tensor& bias,
+                                              int exponent, int mantissa, bool pass_through_bwd);
 }  // namespace fq::detail
 
 namespace fq::modelopt {

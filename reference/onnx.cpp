@@ -43,7 +43,7 @@ void check_zero_point(const Tensor& z, DType codes, const char* function) {
 }
 
 detail::LinearGrid linear_grid(const Shape& x, const Tensor& scale, const Constant& zero_point, DType codes,
-                           int axis, std::int64_t block_size, const char* function) {
+                               int axis, std::int64_t block_size, const char* function) {
   detail::check_dtype(scale.dtype(), kFloats, "scale", function);
   detail::LinearGrid grid{scale, {}, scale_block(x, scale.shape(), axis, block_size, function)};
   if (!zero_point.defined()) return grid;
@@ -75,8 +75,8 @@ Tensor quantize_linear(const Constant& x, const Constant& scale, const Constant&
                       {DType::i8, DType::u8, DType::i16, DType::u16, DType::i2, DType::u2, DType::i4,
                        DType::u4, DType::f8_e4m3, DType::f8_e5m2, DType::f4_e2m1},
                       "output_dtype", where);
-  return detail::linear_quantize(v, linear_grid(v.shape(), s, zero_point, codes, axis, block_size, where), codes,
-                                 saturate);
+  return detail::linear_quantize(v, linear_grid(v.shape(), s, zero_point, codes, axis, block_size, where),
+                                 codes, saturate);
 }
 
 Tensor dequantize_linear(const Constant& codes, const Constant& scale, const Constant& zero_point, int axis,
@@ -89,8 +89,8 @@ Tensor dequantize_linear(const Constant& codes, const Constant& scale, const Con
                       "input", where);
   const DType dtype = output_dtype.value_or(s.dtype());
   detail::check_dtype(dtype, kFloats, "output_dtype", where);
-  return detail::linear_dequantize(q, linear_grid(q.shape(), s, zero_point, q.dtype(), axis, block_size, where),
-                                   dtype);
+  return detail::linear_dequantize(
+      q, linear_grid(q.shape(), s, zero_point, q.dtype(), axis, block_size, where), dtype);
 }
 
 }  // namespace fq::onnx

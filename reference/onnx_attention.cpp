@@ -83,7 +83,7 @@ void attend(const float* q, const double* keys, const double* values, std::int64
 }
 
 QuantizedAttention host_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& k_scale,
-                           const Tensor& v_scale, const Sizes& z) {
+                                  const Tensor& v_scale, const Sizes& z) {
   std::vector<double> keys, values;
   QuantizedAttention out{cache(k, k_scale, z, keys), cache(v, v_scale, z, values), Tensor::empty(q.shape())};
   auto* y = out.y.mutable_data<float>();

@@ -76,7 +76,8 @@ Tensor stretched(const Tensor& bound, const Tensor& other) {
 Bounds clip_bounds(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   detail::check_floats(x, kClip);
   FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
-  const Tensor low = detail::comparison_bound(x.dtype(), lower), high = detail::comparison_bound(x.dtype(), upper);
+  const Tensor low = detail::comparison_bound(x.dtype(), lower),
+               high = detail::comparison_bound(x.dtype(), upper);
   Bounds out{stretched(low, high), stretched(high, low), result_type(x, lower, upper)};
   FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
            "the bounds are {} and {}: give one shape to both, or one element to one",

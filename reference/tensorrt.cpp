@@ -31,7 +31,7 @@ void check_zeros(const Tensor& zero_point, const Shape& scale, const char* funct
 }
 
 detail::LinearGrid linear_grid(const Tensor& x, const Tensor& scale, const Constant& zero_point, DType codes,
-                           int axis, const char* function) {
+                               int axis, const char* function) {
   check_count(x, "input", function);
   check_count(scale, "scale", function);
   detail::check_dtype(codes, kCodes, "type of the codes", function);
@@ -94,7 +94,7 @@ namespace {
 constexpr std::initializer_list<DType> kCodes{DType::i8, DType::i4, DType::f8_e4m3};
 
 Shape scale_block(const Shape& x, const Shape& scale, DType codes, std::optional<int> dim,
-               const char* function) {
+                  const char* function) {
   if (dim) {
     FQ_CHECK(scale.size() == 1, function,
              "dim is {} and the scale {}: give a list of one for each index of it", *dim, to_string(scale));

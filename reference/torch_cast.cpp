@@ -20,11 +20,11 @@ Tensor encode(const Tensor& x, DType dtype, F f) {
   if (x.device().is_meta()) return codes;
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
   detail::visit_chunks(x.to(Layout::row_major), x.shape(),
-                     [&](const float* in, auto begin, auto count, auto, auto) {
-                       const F of = f;  // a copy that does not alias the output, so that loops vectorise
-                       std::uint8_t* __restrict out = to + begin;
-                       for (std::int64_t k = 0; k < count; ++k) out[k] = of(in[k]);
-                     });
+                       [&](const float* in, auto begin, auto count, auto, auto) {
+                         const F of = f;  // a copy that does not alias the output, so that loops vectorise
+                         std::uint8_t* __restrict out = to + begin;
+                         for (std::int64_t k = 0; k < count; ++k) out[k] = of(in[k]);
+                       });
   return codes.to(x.layout());
 }
 

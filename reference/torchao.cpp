@@ -98,9 +98,10 @@ Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes
     row.scale = scales[i];
     row.reciprocal = rounded_value(scale_type, 1.0f / scales[i]);
     // Adding -0 changes nothing, not even the sign of a zero.
-    row.entry = !given     ? -0.0f
-                : floating ? rounded_value(base, zeros[i] - rounded_value(scale_type, scales[i] * codes.middle))
-                           : rounded_value(product, zeros[i]);
+    row.entry = !given ? -0.0f
+                : floating
+                    ? rounded_value(base, zeros[i] - rounded_value(scale_type, scales[i] * codes.middle))
+                    : rounded_value(product, zeros[i]);
     row.exit = given ? floating ? zeros[i] : rounded_value(dtype, zeros[i]) : floating ? -0.0f : 0.0f;
   }
   return grid;

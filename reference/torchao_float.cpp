@@ -98,14 +98,14 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
   const auto* s = scales.data<float>();
   detail::visit_chunks(x.to(Layout::row_major), block,
-                     [&](const float* in, auto begin, auto count, auto j, auto step) {
-                       const float *divisors = s + j, divisor = s[j];
-                       std::uint8_t* out = to + begin;
-                       for (std::int64_t k = 0; step == 0 && k < count; ++k)
-                         out[k] = grid.encode(grid.round(scalar::div_(in[k], divisor)));
-                       for (std::int64_t k = 0; step != 0 && k < count; ++k)
-                         out[k] = grid.encode(grid.round(scalar::div_(in[k], divisors[k])));
-                     });
+                       [&](const float* in, auto begin, auto count, auto j, auto step) {
+                         const float *divisors = s + j, divisor = s[j];
+                         std::uint8_t* out = to + begin;
+                         for (std::int64_t k = 0; step == 0 && k < count; ++k)
+                           out[k] = grid.encode(grid.round(scalar::div_(in[k], divisor)));
+                         for (std::int64_t k = 0; step != 0 && k < count; ++k)
+                           out[k] = grid.encode(grid.round(scalar::div_(in[k], divisors[k])));
+                       });
   return codes.to(x.layout());
 }
 
@@ -135,13 +135,13 @@ Tensor float8_gradient(const Tensor& x, const Tensor& scale, const Tensor& dy, D
   auto* out = dx.mutable_data<float>();
   const auto* s = scales.data<float>();
   detail::visit_chunks(x.to(Layout::row_major), scale_block(x.shape(), scale, kQuantizeFloat8),
-                     [&](const float* in, auto begin, auto count, auto j, auto step) {
-                       for (std::int64_t k = 0; k < count; ++k) {
-                         const float divisor = s[j + k * step], t = scalar::div_(in[k], divisor);
-                         const bool within = t >= -largest && t <= largest;
-                         out[begin + k] = scalar::div_(within ? gradient[begin + k] : 0.0f, divisor);
-                       }
-                     });
+                       [&](const float* in, auto begin, auto count, auto j, auto step) {
+                         for (std::int64_t k = 0; k < count; ++k) {
+                           const float divisor = s[j + k * step], t = scalar::div_(in[k], divisor);
+                           const bool within = t >= -largest && t <= largest;
+                           out[begin + k] = scalar::div_(within ? gradient[begin + k] : 0.0f, divisor);
+                         }
+                       });
   return dx.to(x.dtype());
 }
 

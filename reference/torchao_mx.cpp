@@ -60,7 +60,8 @@ Scale exponent_scale(float amax, const Element& element, ScalingMode mode) {
 }
 
 Scale mx_scale(float amax, const Element& element, ScalingMode mode) {
-  return mode == ScalingMode::rceil ? ceil_of_log(amax, element.grid.max) : exponent_scale(amax, element, mode);
+  return mode == ScalingMode::rceil ? ceil_of_log(amax, element.grid.max)
+                                    : exponent_scale(amax, element, mode);
 }
 
 void check_blocks(const Shape& shape, std::int64_t block_size, DType stored, const char* function) {

@@ -98,8 +98,8 @@ QParams choose_preserving(const Ranges& ranges, const Shape& shape, DType dtype,
   return choose(ranges, shape, dtype, DType::i32, target, options, function,
                 [mapping]<class V>(V lower, V upper, V eps, const Codes& codes, const Codes& near) {
                   const V zero{0.0f};
-                  return preserving(mapping, scalar::clamp_max(lower, zero), scalar::clamp_min(upper, zero), eps,
-                                    codes, near);
+                  return preserving(mapping, scalar::clamp_max(lower, zero), scalar::clamp_min(upper, zero),
+                                    eps, codes, near);
                 });
 }
 

@@ -23,7 +23,9 @@ struct Layer {
   [[nodiscard]] const std::int8_t* weights(std::int64_t n) const {
     return codes.data<std::int8_t>() + n * columns();
   }
-  [[nodiscard]] float bias_value(std::int64_t n) const { return bias.defined() ? bias.data<float>()[n] : 0.0f; }
+  [[nodiscard]] float bias_value(std::int64_t n) const {
+    return bias.defined() ? bias.data<float>()[n] : 0.0f;
+  }
   [[nodiscard]] Tensor result(DType dtype) const {
     return Tensor::empty({rows(), outputs()}, dtype, x.device());
   }

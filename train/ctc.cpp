@@ -17,7 +17,7 @@ namespace {
 struct CtcSample {
   const double* outputs;
   std::int64_t classes, stride;  ///< distance of the values of two classes
-  std::int64_t positions;           ///< number of positions used
+  std::int64_t positions;        ///< number of positions used
 };
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -258,7 +258,8 @@ Tensor ctc_decode(const Tensor& outputs, std::int64_t blank) {
     auto next = read.begin() + n * positions;
     std::int64_t before = blank;
     for (std::int64_t t = 0; t < positions; ++t) {
-      const auto c = largest(values, static_cast<std::size_t>(n * classes * positions + t), classes, positions);
+      const auto c =
+          largest(values, static_cast<std::size_t>(n * classes * positions + t), classes, positions);
       if (c != before && c != blank) *next++ = c;
       before = c;
     }

@@ -173,9 +173,11 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
        i += static_cast<std::size_t>(stride))
     cuts.push_back(i);
   cuts.erase(cuts.begin(), std::min(std::ranges::lower_bound(cuts, least), std::prev(cuts.end())));
-  const auto found = divergences != nullptr ? all_exact(cut_divergences, cuts) : near_the_lowest(cut_divergences, cuts);
+  const auto found =
+      divergences != nullptr ? all_exact(cut_divergences, cuts) : near_the_lowest(cut_divergences, cuts);
   if (divergences != nullptr) *divergences = found;
-  const auto empty = std::ranges::partition_point(cuts, [&](auto i) { return cut_divergences.keeps_nothing(i); });
+  const auto empty =
+      std::ranges::partition_point(cuts, [&](auto i) { return cut_divergences.keeps_nothing(i); });
   if (exact && empty != cuts.begin()) return h.edges[*std::prev(empty)];
   const auto best = std::ranges::min_element(found.rbegin(), found.rend());
   return h.edges[cuts[static_cast<std::size_t>(found.rend() - best) - 1]];

@@ -32,7 +32,8 @@ struct HistogramReading {
 void check_histogram_method(std::string_view method);
 /// Reads the histogram by `method`, which replaces the one in `options`. Throws ArgumentError for unknown
 /// methods.
-[[nodiscard]] float histogram_amax(const Histogram& histogram, std::string_view method, const AmaxOptions& options);
+[[nodiscard]] float histogram_amax(const Histogram& histogram, std::string_view method,
+                                   const AmaxOptions& options);
 
 }  // namespace fq::detail
 

@@ -56,7 +56,8 @@ void OnePassCalibrator::do_merge(const Calibrator& other) {
 
 Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
   const auto reading = detail::histogram_reading(method_);
-  return Tensor::scalar(detail::histogram_amax(histogram_.histogram(), o.method.empty() ? reading : o.method, o));
+  return Tensor::scalar(
+      detail::histogram_amax(histogram_.histogram(), o.method.empty() ? reading : o.method, o));
 }
 
 void OnePassCalibrator::do_reset() {

@@ -48,7 +48,8 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
     : OnePassHistogram(num_bins, skip_zeros) {
   FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: give two for each bin",
            counts.size(), num_bins);
-  FQ_CHECK(total_count(counts) >= 0, kOnePassHistogram, "counts must not be negative, nor pass 2^62 together");
+  FQ_CHECK(total_count(counts) >= 0, kOnePassHistogram,
+           "counts must not be negative, nor pass 2^62 together");
   const bool least = exponent == min_exponent || used(counts) > counts.size() / 2;
   FQ_CHECK(exponent >= min_exponent && exponent <= required_exponent(kLargest) && least, kOnePassHistogram,
            "bins of width 2^{} do not fit the counts: the histogram is damaged", exponent);

@@ -19,8 +19,8 @@ constexpr std::size_t kScales = 126;
 
 /// amax of every scale. No value exceeds the amax of the tensor, which determines g.
 std::array<float, kScales> candidates(const Format& format, float global) {
-  const auto grid = Grid::block_scaled(format, {}, Tensor::scalar(static_cast<double>(global)),
-                                          NumBits(4, 3), global, kScaleSweepCalibrator);
+  const auto grid = Grid::block_scaled(format, {}, Tensor::scalar(static_cast<double>(global)), NumBits(4, 3),
+                                       global, kScaleSweepCalibrator);
   const auto e4m3 = Minifloat::of({4, 3});
   std::array<float, kScales> out;
   for (std::size_t k = 0; k < kScales; ++k)

@@ -145,7 +145,8 @@ std::string output_file(const ExportOptions& options, const std::string& name) {
 
 void check_several(const ExportOptions& options) {
   std::error_code none;
-  FQ_CHECK(allows_sibling_files(options.output) || std::filesystem::is_directory(options.output, none), "export",
+  FQ_CHECK(allows_sibling_files(options.output) || std::filesystem::is_directory(options.output, none),
+           "export",
            "--output {} is no file, and --format {} writes two: name a folder, or the beginning of names",
            options.output, options.format->name);
 }

@@ -42,7 +42,8 @@ std::vector<WrittenFile> compressed_tensors_files(const ExportOptions& options) 
 }
 
 ExportWriter convert_to_compressed_tensors(Network& network, const ExportOptions& options) {
-  const std::string path = output_file(options, "model.safetensors"), config = sibling_file(path, "config.json");
+  const std::string path = output_file(options, "model.safetensors"),
+                    config = sibling_file(path, "config.json");
   const std::string format = compressed_tensors_config(network.module())["quantization_config"]["format"];
   return [network, path, config, format](Output& output) -> nlohmann::ordered_json {
     save_compressed_tensors(path, network.module(), FAKEQUANT_VERSION);

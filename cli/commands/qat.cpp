@@ -178,7 +178,8 @@ void check_mask(const QatRun& qat, const QatFlags& flags, const TrainerOptions& 
 /// Throws the errors of the run before its first step.
 void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
   const Run& run = qat.run;
-  if (!run.resume && (from_file || flags.quantization.skips_calibration())) check_calibrated(run.network, "qat");
+  if (!run.resume && (from_file || flags.quantization.skips_calibration()))
+    check_calibrated(run.network, "qat");
   TrainerOptions trainer = qat.options.training;
   complete_training(trainer, run.network.identity().config(), choices(flags), false, is_text(*run.data));
   check_ranges(trainer, flags);

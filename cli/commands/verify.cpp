@@ -61,7 +61,7 @@ struct Comparison {
 
 /// Returns the report. "same" is true if the engine and the network compute the same.
 ordered_json run_comparison(const Comparison& comparison, const std::shared_ptr<const Dataset>& data,
-                        const VerifyOptions& options, Output& output) {
+                            const VerifyOptions& options, Output& output) {
   const TemporaryFolder folder;
   Network network = *comparison.network;
   network.module().to(chosen_device(options.general, "verify"));

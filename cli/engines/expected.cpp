@@ -29,7 +29,7 @@ namespace {
 class LayerRecorder : public Recorder {
  public:
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes attributes) override;
+                 Attributes attributes) override;
   [[nodiscard]] const StateDict& layers() const noexcept { return layers_; }
   /// Returns the number of layers.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
@@ -41,8 +41,8 @@ class LayerRecorder : public Recorder {
 
 Tensor host_copy(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
 
-void LayerRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-                          Attributes attributes) {
+void LayerRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs,
+                              const Variable& output, Attributes attributes) {
   if (op != "linear") return;
   const std::string at = fmt::format("layers/{:04} {}/", count_++, module_path());
   layers_.set(at + "x", host_copy(inputs.at(0).tensor()));
@@ -163,8 +163,8 @@ std::vector<Data> samples_to_compare(const Data& data, const ExpectedOptions& op
   if (random == 0) return {data};
   const auto stream = static_cast<std::uint64_t>(seed);
   if (data->token_ids())
-    return {data,
-            std::make_shared<UniformTokens>(data->sample_shape(), random, count_token_ids(data, batch), stream)};
+    return {data, std::make_shared<UniformTokens>(data->sample_shape(), random, count_token_ids(data, batch),
+                                                  stream)};
   return {data,
           std::make_shared<UniformSamples>(data->sample_shape(), random, data_range(data, batch), stream)};
 }

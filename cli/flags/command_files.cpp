@@ -86,7 +86,8 @@ void make_parent_folder(const WrittenFile& file, std::vector<std::string>& made)
     missing.push_back(at.string());
   error.clear();
   if (!folder.empty()) fs::create_directories(folder, error);
-  for (const auto& folder_made : missing) (void)fq::detail::sync_folder(fq::detail::parent_folder(folder_made));
+  for (const auto& folder_made : missing)
+    (void)fq::detail::sync_folder(fq::detail::parent_folder(folder_made));
   made.insert(made.begin(), missing.begin(), missing.end());
   if (error)
     throw FileError(

@@ -42,7 +42,11 @@ po::variables_map parse(const FlagSet& set, const po::options_description& all,
                         const std::vector<std::string>& arguments) {
   const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
-  po::store(po::command_line_parser(arguments).options(all).positional(set.positional_arguments()).style(style).run(),
+  po::store(po::command_line_parser(arguments)
+                .options(all)
+                .positional(set.positional_arguments())
+                .style(style)
+                .run(),
             values);
   po::notify(values);
   return values;

@@ -154,7 +154,8 @@ class FlagSet {
   [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
     return groups_;
   }
-  [[nodiscard]] const boost::program_options::positional_options_description& positional_arguments() const noexcept {
+  [[nodiscard]] const boost::program_options::positional_options_description& positional_arguments()
+      const noexcept {
     return places_;
   }
 

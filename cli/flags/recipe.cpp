@@ -262,8 +262,9 @@ class Reader {
         phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
       return;
     }
-    const std::string text = is_written(set, key) ? checked_output_path(value, "the folder that run --output names")
-                                                  : find_input(set, key, argument_text(value));
+    const std::string text = is_written(set, key)
+                                 ? checked_output_path(value, "the folder that run --output names")
+                                 : find_input(set, key, argument_text(value));
     const bool below_folder =
         key == "output" || key == "checkpoint" || key == "profile" || written_.contains(below(text));
     if (key == "output") written_.insert(below(text));
@@ -306,7 +307,7 @@ class Reader {
   /// Returns the path of an input file. A missing file may be in the folder of the recipe or, for an
   /// installed recipe, in its parent folder.
   [[nodiscard]] std::string find_input(const FlagSet& set, const std::string& key,
-                                                const std::string& text) const {
+                                       const std::string& text) const {
     namespace fs = std::filesystem;
     const auto flag = std::ranges::find(set.file_flags(), key, &FileFlag::name);
     std::error_code none;

@@ -113,7 +113,7 @@ RunSummary read_run(const std::string& path) {
                     path));
   const auto config = read_run_config(folder);
   return summarize_run(fs::path(folder.path).parent_path().string(), config,
-                    fq::detail::RunRecord::load(folder.metrics()));
+                       fq::detail::RunRecord::load(folder.metrics()));
 }
 
 /// Measures the latency of the network of a run, if the run has one.

@@ -128,8 +128,8 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
     if (taken < 0) continue;  // a NaN
     ++confusion[std::size_t(is)][std::size_t(taken)];
     if (is != taken)
-      mistakes.push_back(
-          {rows[std::size_t(i)], is, taken, label_probability(logits.data<float>() + i * classes, classes, is)});
+      mistakes.push_back({rows[std::size_t(i)], is, taken,
+                          label_probability(logits.data<float>() + i * classes, classes, is)});
   }
   std::ranges::stable_sort(mistakes, {}, &Mistake::probability);
   if (mistakes.size() > kWorst) mistakes.resize(kWorst);

@@ -15,7 +15,7 @@ namespace fq::detail {
 namespace {
 
 const std::string& text_attribute(const FileReader& file, const std::string& name, const TreeObject& object,
-                           const char* key) {
+                                  const char* key) {
   const auto found = object.texts.find(key);
   if (found == object.texts.end()) refuse_part(file, name, fmt::format("has no text attribute '{}'", key));
   return found->second;
@@ -161,7 +161,8 @@ std::uint32_t body_checksum(const FileReader& file, const StateHeader& header,
 /// json::exception for an invalid listing. A damaged body (`verify_body`) can cause any of these errors.
 StateDict read_state(const FileReader& file, const StateHeader& header) {
   auto listing = read_listing(file, header);
-  const bool has_dtypes = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
+  const bool has_dtypes =
+      std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
   if (!has_dtypes) take_listed_types(file, listing);
   const auto parts = parts_apart(file, listing);
   StateDict state;

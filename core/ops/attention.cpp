@@ -303,16 +303,18 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
   const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
                     v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {
-    const Variable y = ops::scaled_dot_product_attention(
-        ops::split_heads(queries, heads), ops::split_heads(keys, heads), ops::split_heads(values, heads), options);
+    const Variable y =
+        ops::scaled_dot_product_attention(ops::split_heads(queries, heads), ops::split_heads(keys, heads),
+                                          ops::split_heads(values, heads), options);
     return ops::reshape(ops::transpose(y, {0, 2, 1, 3}), {samples, rows, values.dim(2)});
   }
   const ProfileScope profile(ops::kAttention, "forward");
   const AttentionSamples attention(shape, options.causal, ops::attention_scale(options, shape));
   constexpr auto row_major = Layout::row_major;
   Tensor y = attention.forward(q.tensor.to(row_major), k.tensor.to(row_major), v.tensor.to(row_major));
-  const auto backward = [attention, factors = ops::backward_factor_dtype(q, k, v), a = SavedFloats(q.variable),
-                         b = SavedFloats(k.variable), c = SavedFloats(v.variable)](const Tensor& dy) {
+  const auto backward = [attention, factors = ops::backward_factor_dtype(q, k, v),
+                         a = SavedFloats(q.variable), b = SavedFloats(k.variable),
+                         c = SavedFloats(v.variable)](const Tensor& dy) {
     const ProfileScope gradients(ops::kAttention, "backward");
     return attention.backward(dy.to(row_major), a.get().to(row_major), b.get().to(row_major),
                               c.get().to(row_major), factors);

@@ -59,7 +59,8 @@ Variable add_codes(const Variable& a, const Variable& b) {
 /// a residual, is kept anyway, so only the first is recomputed. If both are recomputable, y is kept:
 /// otherwise each block of a network would recompute all blocks before it.
 Variable sum_made_again(std::string_view op, const Pair& in, const detail::BinaryFunction& f, Variable y) {
-  const detail::Again left = detail::recompute_function(in.a.variable), right = detail::recompute_function(in.b.variable);
+  const detail::Again left = detail::recompute_function(in.a.variable),
+                      right = detail::recompute_function(in.b.variable);
   if (static_cast<bool>(left) == static_cast<bool>(right)) return y;
   const Saved other(left ? in.b.tensor : in.a.tensor);
   return detail::with_recompute(std::move(y), [=] {

@@ -263,8 +263,11 @@ Variable max_pool2d(const Variable& x, const Pool2d& options) {
     Accumulator pooled = *x.accumulator();
     std::vector<Tensor> argmax;
     if (pool_sums(pooled, sizes, grad, argmax)) {
-      const Tensor window_positions = argmax.size() == 1 ? argmax[0] : grad ? detail::join(argmax, 1) : Tensor();
-      return detail::record(kMaxPool, std::move(pooled), {x}, route(window_positions, sizes), std::move(attributes));
+      const Tensor window_positions = argmax.size() == 1 ? argmax[0]
+                                      : grad             ? detail::join(argmax, 1)
+                                                         : Tensor();
+      return detail::record(kMaxPool, std::move(pooled), {x}, route(window_positions, sizes),
+                            std::move(attributes));
     }
   }
   return pool_floats(x, sizes, std::move(attributes));

@@ -148,7 +148,7 @@ struct Windows {
 /// Returns the rows of the planes of a volume, [D * H], that windows read: the rows of each slab in (d, h)
 /// order.
 Places plane_rows(const Windows& w, const Places& slabs, std::int64_t slab_taps, const Places& rows,
-               std::int64_t row_taps) {
+                  std::int64_t row_taps) {
   const std::int64_t high = w.axes[1].size;
   Places out;
   for (std::size_t i = 0; i < slabs.size(); i += static_cast<std::size_t>(slab_taps))

@@ -188,7 +188,8 @@ class Loading {
       out.name = fmt::format("/{}/{}", scope, out.name);
     out.inputs.assign(node.input().begin(), node.input().end());
     out.outputs.assign(node.output().begin(), node.output().end());
-    for (const auto& a : node.attribute()) out.attributes.emplace_back(a.name(), attribute(a, describe_node(out)));
+    for (const auto& a : node.attribute())
+      out.attributes.emplace_back(a.name(), attribute(a, describe_node(out)));
     for (const auto& a : node.attribute())
       if (a.type() == onnx::AttributeProto::GRAPH && node.op_type() == "If")
         out.branches.push_back(branch(a.name(), a.g()));
@@ -229,7 +230,8 @@ class Loading {
     for (const auto& node : model.nodes) {
       for (const auto& input : node.inputs)
         if (!input.empty() && !known.contains(input))
-          fail(describe_node(node), fmt::format("it reads '{}', which no earlier node or input defines", input));
+          fail(describe_node(node),
+               fmt::format("it reads '{}', which no earlier node or input defines", input));
       for (const auto& output : node.outputs)
         if (!output.empty() && !known.insert(output).second)
           fail(describe_node(node), fmt::format("it writes '{}' a second time", output));

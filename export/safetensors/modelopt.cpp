@@ -73,7 +73,7 @@ Tensor weight_scale(const ModeloptLayer& layer, const QuantizedTensor& w) {
 Tensor scale_of_scales(const TensorQuantizer& q) {
   const double amax = q.amax().item() * static_cast<float>(q.descriptor().scale_amax().value_or(1));
   const auto grid = Grid::block_scaled(q.descriptor().format(), Granularity::per_tensor(),
-                                          Tensor::scalar(amax), {4, 3}, static_cast<float>(amax));
+                                       Tensor::scalar(amax), {4, 3}, static_cast<float>(amax));
   return Tensor::scalar(static_cast<double>(grid.unit));
 }
 

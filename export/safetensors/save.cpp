@@ -39,7 +39,8 @@ NamedTensors sorted_tensors(NamedTensors tensors) {
   return tensors;
 }
 
-std::string serialized_header(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+std::string serialized_header(const NamedTensors& tensors,
+                              const std::map<std::string, std::string>& metadata) {
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t begin = 0;

@@ -152,7 +152,7 @@ class Loading {
   }
 
   [[nodiscard]] Tensor read_value(const std::string& name, const std::string& place,
-                                const Tensor& target) const {
+                                  const Tensor& target) const {
     const Tensor value = source_.read(name).to(target.dtype()).reshape(target.shape());
     if (const auto bad = detail::find_not_finite({{place, value}}))
       fail(name, fmt::format("{}: {} is {} at element {}", path_, name, bad->value, bad->index));

@@ -16,8 +16,8 @@
 namespace fq {
 namespace {
 
-using detail::locate_errors;
 using detail::did_you_mean;
+using detail::locate_errors;
 using nlohmann::json;
 using nlohmann::ordered_json;
 using Keys = std::vector<std::string>;

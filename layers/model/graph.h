@@ -35,8 +35,8 @@ class Graph : public Module {
   /// empty list.
   explicit Graph(std::vector<GraphNode> nodes);
   [[nodiscard]] std::string type() const override { return "graph"; }
-  /// Turns consecutive steps with the same block into a checkpoint. `step_block` returns the block of a step's
-  /// name, or an empty text. Returns the names of the steps in blocks. Users call it through
+  /// Turns consecutive steps with the same block into a checkpoint. `step_block` returns the block of a
+  /// step's name, or an empty text. Returns the names of the steps in blocks. Users call it through
   /// set_checkpointing (layers/modules/checkpoint.h). Throws as that function.
   std::vector<std::string> set_blocks(const std::function<std::string(const std::string&)>& step_block);
 

@@ -16,7 +16,9 @@ namespace {
 using detail::JsonText;
 using detail::JsonValue;
 
-std::string read_model_name(const JsonValue& root) { return root.has("name") ? root.at("name").string() : "model"; }
+std::string read_model_name(const JsonValue& root) {
+  return root.has("name") ? root.at("name").string() : "model";
+}
 
 ModelSpec read_spec(const std::shared_ptr<const JsonText>& text) {
   const JsonValue root(*text);

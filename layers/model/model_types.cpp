@@ -96,7 +96,8 @@ std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fall
 std::int64_t LayerOptions::outputs(const std::string& name) const {
   if (!is_text(name)) return integer(name);
   (void)choice_or(name, {}, {"classes"});
-  if (classes_ < 1) fail_option(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
+  if (classes_ < 1)
+    fail_option(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
   return classes_;
 }
 
@@ -110,7 +111,7 @@ std::int64_t LayerOptions::inferred(const std::string& name, int axis) const {
   if (actual < 1) fail(fmt::format("the input {} is empty", to_string(input)));
   if (has(name) && integer(name) != actual)
     fail_option(name, fmt::format("'{}' is {}, but the input has {}: leave it out, or give {}", name,
-                              integer(name), actual, actual));
+                                  integer(name), actual, actual));
   return actual;
 }
 
@@ -182,7 +183,7 @@ Variable LayerOptions::tied_weight(const std::string& name) const {
         if (known.back() == wanted) return value;
       }
   fail_option(name, fmt::format("'{}' is no earlier layer with a weight{}", wanted.substr(0, 80),
-                            detail::did_you_mean(wanted.substr(0, 80), known)));
+                                detail::did_you_mean(wanted.substr(0, 80), known)));
 }
 
 std::string LayerOptions::choice_or(const std::string& name, const std::string& fallback,

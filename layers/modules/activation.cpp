@@ -173,7 +173,8 @@ std::shared_ptr<Module> make_max_pool(ops::Pool2d options) {
   return function(
       "max_pool",
       [options](const Variable& x) {
-        return detail::apply_to_image(x, [&](const Variable& image) { return ops::max_pool2d(image, options); });
+        return detail::apply_to_image(x,
+                                      [&](const Variable& image) { return ops::max_pool2d(image, options); });
       },
       fmt::format("kernel {}x{}", options.kernel[0], options.kernel[1]));
 }
@@ -182,8 +183,8 @@ std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size)
   return function(
       "adaptive_avg_pool",
       [size](const Variable& x) {
-        return detail::apply_to_image(x,
-                                [&](const Variable& image) { return ops::adaptive_avg_pool2d(image, size); });
+        return detail::apply_to_image(
+            x, [&](const Variable& image) { return ops::adaptive_avg_pool2d(image, size); });
       },
       fmt::format("to {}x{}", size[0], size[1]));
 }

@@ -61,7 +61,7 @@ void visit_quantizers(Module& model, const std::function<void(const NamedQuantiz
 }
 
 int visit_quantizers(Module& model, std::string_view pattern, std::string_view function,
-                       const std::function<void(const NamedQuantizer&)>& visit) {
+                     const std::function<void(const NamedQuantizer&)>& visit) {
   const std::string wanted(pattern);  // a copy: `visit` may change the string
   int count = 0;
   std::vector<std::string> all;
@@ -80,12 +80,12 @@ int visit_quantizers(Module& model, std::string_view pattern, std::string_view f
 
 int enable_quantizer(Module& model, std::string_view pattern) {
   return visit_quantizers(model, pattern, "enable_quantizer",
-                            [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(true); });
+                          [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(true); });
 }
 
 int disable_quantizer(Module& model, std::string_view pattern) {
   return visit_quantizers(model, pattern, "disable_quantizer",
-                            [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(false); });
+                          [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(false); });
 }
 
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {

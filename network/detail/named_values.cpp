@@ -92,7 +92,8 @@ std::int64_t NamedValues::steps(const std::string& key, std::int64_t standard,
 std::vector<std::int64_t> NamedValues::step_list(const std::string& key, std::int64_t steps_per_epoch) const {
   std::vector<std::int64_t> out;
   if (has(key))
-    for (const auto& part : split_parts(text(key), ':')) out.push_back(read_steps(key, part, steps_per_epoch));
+    for (const auto& part : split_parts(text(key), ':'))
+      out.push_back(read_steps(key, part, steps_per_epoch));
   return out;
 }
 

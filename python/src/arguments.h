@@ -23,10 +23,11 @@ namespace fq::python {
 /// Returns a loader of the batches in the order of the data, without shuffling. With `ranks`, the loader has
 /// the share of this rank.
 [[nodiscard]] std::shared_ptr<DataLoader> sequential_loader(nb::handle value, std::int64_t batch_size,
-                                                   const char* function, const Communicator* ranks = nullptr);
+                                                            const char* function,
+                                                            const Communicator* ranks = nullptr);
 [[nodiscard]] std::shared_ptr<DataLoader> sequential_loader(std::shared_ptr<const Dataset> data,
-                                                   std::int64_t batch_size,
-                                                   const Communicator* ranks = nullptr);
+                                                            std::int64_t batch_size,
+                                                            const Communicator* ranks = nullptr);
 /// Returns the cross entropy for data with a class for each token or pixel. Returns an empty Loss for data
 /// with one class for each sample.
 [[nodiscard]] Loss default_loss(const Dataset& data, double label_smoothing = 0);

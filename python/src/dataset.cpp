@@ -24,12 +24,12 @@ std::shared_ptr<const Dataset> to_dataset(nb::handle value, const char* function
 }
 
 std::shared_ptr<DataLoader> sequential_loader(nb::handle value, std::int64_t batch_size, const char* function,
-                                     const Communicator* ranks) {
+                                              const Communicator* ranks) {
   return sequential_loader(to_dataset(value, function), batch_size, ranks);
 }
 
 std::shared_ptr<DataLoader> sequential_loader(std::shared_ptr<const Dataset> data, std::int64_t batch_size,
-                                     const Communicator* ranks) {
+                                              const Communicator* ranks) {
   LoaderOptions options;
   options.batch_size = batch_size;
   options.shuffle = false;

@@ -45,7 +45,7 @@ class InterruptWatch : public Recorder {
  public:
   explicit InterruptWatch(Interrupts& interrupts) : interrupts_(interrupts) {}
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes attributes) override;
+                 Attributes attributes) override;
   /// Checks for interrupts between operators. Throws Interrupted.
   void look();
 

@@ -167,8 +167,8 @@ void bind_training(nb::module_& m) {
             return evaluation_dict(interruptible([&](auto&) {
               check_same_call(ranks.get(), "evaluate", self.module(),
                               {{"samples", samples->size()}, {"batch_size", batch_size}});
-              return evaluate(self.module(), *batches, nullptr, default_loss(*samples), default_metrics(*samples), {},
-                              ranks.get());
+              return evaluate(self.module(), *batches, nullptr, default_loss(*samples),
+                              default_metrics(*samples), {}, ranks.get());
             }));
           },
           arg("data"), arg("batch_size") = 256, arg("ranks") = none(),

@@ -18,7 +18,7 @@ struct AffineRow {
 /// Calls f(k, row) for k in [0, count) with the row of element k: rows[j + k * step], step 0 or 1.
 template <class F>
 void visit_rows(const std::vector<AffineRow>& rows, std::int64_t count, std::int64_t j, std::int64_t step,
-              F&& f) {
+                F&& f) {
   const AffineRow* first = rows.data() + j;
   if (step == 0) {
     const AffineRow row = *first;

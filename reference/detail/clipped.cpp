@@ -39,8 +39,8 @@ Tensor comparison_bound(DType dtype, const Tensor& bound) {
 Tensor amax_mask(const Tensor& x, const Tensor& amax, const char* function) {
   check_broadcast(x.shape(), amax.shape(), function);
   Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
-  run(x.device(), &ReferenceKernels::fill_amax_mask, x.to(Layout::row_major), comparison_bound(x.dtype(), amax),
-      mask);
+  run(x.device(), &ReferenceKernels::fill_amax_mask, x.to(Layout::row_major),
+      comparison_bound(x.dtype(), amax), mask);
   return mask;
 }
 

@@ -135,12 +135,12 @@ Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dt
   std::array<float, chunk_elements> inputs, results;
   void* y = out.mutable_raw();
   visit_scaled_chunks(codes.shape(), blocks.block, Grid(blocks),
-                    [&](auto begin, auto count, auto* s, auto* z, auto step) {
-                      float* to = dtype == DType::f32 ? static_cast<float*>(y) + begin : results.data();
-                      map_scaled(read_floats(rows, begin, count, inputs.data()), count, s, z, step, to,
-                                 scalar::linear_value<float>);
-                      if (dtype != DType::f32) write_floats(to, count, dtype, y, begin);
-                    });
+                      [&](auto begin, auto count, auto* s, auto* z, auto step) {
+                        float* to = dtype == DType::f32 ? static_cast<float*>(y) + begin : results.data();
+                        map_scaled(read_floats(rows, begin, count, inputs.data()), count, s, z, step, to,
+                                   scalar::linear_value<float>);
+                        if (dtype != DType::f32) write_floats(to, count, dtype, y, begin);
+                      });
   return out;
 }
 

@@ -44,7 +44,8 @@ Blocks length_blocks(const Shape& x, const BlockLengths& lengths, const char* fu
 Blocks make_blocks(const Tensor& x, const Axes& axis, const BlockLengths& lengths, const char* function) {
   FQ_CHECK(axis.empty() || lengths.empty(), function, "axis and blocks are both given: choose one");
   packed::check_input(x, lengths.empty(), function);
-  return lengths.empty() ? axis_blocks(x.shape(), axis, function) : length_blocks(x.shape(), lengths, function);
+  return lengths.empty() ? axis_blocks(x.shape(), axis, function)
+                         : length_blocks(x.shape(), lengths, function);
 }
 
 /// fl(amax / bound), in x's type.

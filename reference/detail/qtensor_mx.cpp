@@ -35,7 +35,7 @@ std::uint8_t mxfp8_scale(float amax) {
 /// f8_e8m0 scales of blocks; in `factors` the inverse powers, NaN for NaN.
 template <class F>
 Tensor power_scales(const Tensor& x, const Shape& block, const Shape& shape, std::vector<float>& factors,
-                 F&& code) {
+                    F&& code) {
   Tensor scale = Tensor::zeros(shape, DType::f8_e8m0, x.device());
   if (x.device().is_meta()) return scale;
   const Tensor amax = packed::block_amax(x, block, shape);

@@ -16,8 +16,8 @@ namespace fq::modelopt {
 
 namespace packed {
 
-using fq::detail::visit_chunks;
 using fq::detail::map_blocks;
+using fq::detail::visit_chunks;
 using fq::detail::visit_rounding;
 
 /// Throws ArgumentError unless x is f32, f16 or bf16, and has elements where it needs some.

@@ -35,8 +35,8 @@ template <class T>
 }
 
 /// f(x, arguments..), its result on the device of x. Where the host cannot read that device's memory, f gets
-/// x and the other tensors on the host. Structs of tensors have a `moved`, `to_host` and `tensor_device` of their
-/// own.
+/// x and the other tensors on the host. Structs of tensors have a `moved`, `to_host` and `tensor_device` of
+/// their own.
 template <class R, class... Parameters, class X, class... Arguments>
 R through_host(R (*f)(Parameters...), const X& x, const Arguments&... arguments) {
   const Device device = tensor_device(x);

@@ -21,8 +21,8 @@ using ::testing::ThrowsMessage;
 Grid make_grid(const Tensor& amax, const Format& format) {
   const auto ranges = amax.to_vector<float>();
   return Grid::block_scaled(format, Granularity::per_axis(0),
-                               amax.reshape({static_cast<std::int64_t>(ranges.size())}), NumBits(4, 3),
-                               *std::ranges::max_element(ranges));
+                            amax.reshape({static_cast<std::int64_t>(ranges.size())}), NumBits(4, 3),
+                            *std::ranges::max_element(ranges));
 }
 
 double total_error(const Tensor& x, float scale, const Format& format) {

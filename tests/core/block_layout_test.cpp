@@ -34,7 +34,7 @@ Grid make_grid(const Tensor& x, const Format& format, const Granularity& by, boo
   if (listed) ranges = ranges.to(Layout::row_major).reshape({-1});
   const bool small = !format.is_integer();
   return small ? Grid::block_scaled(format, by, ranges, format.bits() == 4 ? NumBits(4, 3) : NumBits(8, 0),
-                                       2.0f)
+                                    2.0f)
                : Grid::from_amax(format, by, ranges);
 }
 

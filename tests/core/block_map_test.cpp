@@ -50,7 +50,8 @@ std::vector<Case> cases() {
 
 /// The block of each element in memory order, by the definition.
 std::vector<std::int64_t> block_indices(const Case& c) {
-  const Shape sizes = detail::memory_order(c.shape, c.layout), lengths = detail::memory_order(c.block, c.layout);
+  const Shape sizes = detail::memory_order(c.shape, c.layout),
+              lengths = detail::memory_order(c.block, c.layout);
   std::vector<std::int64_t> out;
   for (std::int64_t i = 0; i < numel(c.shape); ++i) {
     std::int64_t rest = i, block = 0, step = 1;
@@ -71,10 +72,10 @@ TEST(BlockMapTest, AllLookupsGiveTheSameBlock) {
     const auto index = map.number_index();
     std::vector<std::int64_t> runs(expected.size(), -1);
     map.visit_runs(0, numel(c.shape),
-                 [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
-                   for (std::int64_t i = begin; i < end; ++i)
-                     runs[static_cast<std::size_t>(i)] = j + (i - begin) * step;
-                 });
+                   [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
+                     for (std::int64_t i = begin; i < end; ++i)
+                       runs[static_cast<std::size_t>(i)] = j + (i - begin) * step;
+                   });
     EXPECT_EQ(runs, expected);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);

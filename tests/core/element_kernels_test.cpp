@@ -96,8 +96,8 @@ TEST_P(Elements, SupportPowerOfTwoScales) {
   const Tensor x = make_values(1024);
   for (const Shape& block : {Shape{1, 32}, Shape{1, 48}}) {
     const auto granularity = Granularity::per_group(block[1]);
-    const auto grid = Grid::block_scaled(
-        GetParam(), granularity, make_ranges(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
+    const auto grid = Grid::block_scaled(GetParam(), granularity,
+                                         make_ranges(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
     run_on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
   }
 }

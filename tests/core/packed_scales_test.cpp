@@ -17,8 +17,7 @@ const Format kFp4 = FloatFormat{2, 1};
 
 Grid make_grid(const std::vector<float>& amax, NumBits bits, float global) {
   return Grid::block_scaled(kFp4, Granularity::per_group(16),
-                               Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits, global,
-                               "w");
+                            Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits, global, "w");
 }
 
 Grid unpacked(const PackedScales& scales) {

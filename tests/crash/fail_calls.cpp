@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "from_main.h"
+#include "main_hook.h"
 #include "opens.h"
 
 namespace {

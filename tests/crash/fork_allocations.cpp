@@ -13,7 +13,7 @@
 
 #include "allocations.h"
 #include "callers.h"
-#include "from_main.h"
+#include "main_hook.h"
 #include "one_thread.h"
 
 namespace {

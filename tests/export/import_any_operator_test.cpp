@@ -50,7 +50,8 @@ class Anything {
   std::int64_t number() {
     constexpr std::int64_t odd[] = {1 << 20, std::int64_t{1} << 40, std::numeric_limits<std::int64_t>::max(),
                                     std::numeric_limits<std::int64_t>::min()};
-    return random_int(15) == 0 ? odd[random_int(3)] : random_int(random_int(1) == 0 ? 18 : 4) - (random_int(3) == 0 ? 9 : 0);
+    return random_int(15) == 0 ? odd[random_int(3)]
+                               : random_int(random_int(1) == 0 ? 18 : 4) - (random_int(3) == 0 ? 9 : 0);
   }
   Ints numbers() {
     Ints out(static_cast<std::size_t>(random_int(5)));
@@ -61,7 +62,8 @@ class Anything {
     Shape shape(static_cast<std::size_t>(random_int(5)));
     for (auto& size : shape) size = random_int(9) == 0 ? 0 : 1 + random_int(3);
     if (random_int(4) == 0)
-      return Tensor::full(shape, static_cast<float>(random_int(4)), random_int(1) == 0 ? DType::i8 : DType::u8);
+      return Tensor::full(shape, static_cast<float>(random_int(4)),
+                          random_int(1) == 0 ? DType::i8 : DType::u8);
     if (random_int(1) == 0) return Tensor::full(shape, static_cast<float>(random_int(4)) - 1, DType::f32);
     const Ints values = numbers();
     return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -74,7 +76,8 @@ class Anything {
     if (type == "is") return numbers();
     if (type == "fs") return std::vector<float>{1};
     if (type == "s")
-      return schema.allowed.empty() ? std::string(kTexts[random_int(std::size(kTexts) - 1)]) : schema.allowed[0];
+      return schema.allowed.empty() ? std::string(kTexts[random_int(std::size(kTexts) - 1)])
+                                    : schema.allowed[0];
     return constant();
   }
   /// The operator on the input, or on constants alone, with some of the attributes, and perhaps others behind
@@ -87,7 +90,8 @@ class Anything {
     std::string last = "x";
     for (int i = 0, count = random_int(2); i <= count; ++i) {
       const std::string name = i == count ? "y" : "v" + std::to_string(i);
-      add_node(out, i == 0 ? op : operators()[random_int(static_cast<int>(operators().size()) - 1)], last, name);
+      add_node(out, i == 0 ? op : operators()[random_int(static_cast<int>(operators().size()) - 1)], last,
+               name);
       last = random_int(3) == 0 ? "x" : name;
     }
     return out.model;
@@ -111,7 +115,7 @@ class Anything {
     for (int i = 0, count = input_count(op, graph.model.opset); i < count; ++i) {
       inputs.push_back(random_int(19) == 0                        ? ""
                        : !fixed && (i == 0 || random_int(4) == 0) ? last
-                                                             : name + "." + std::to_string(i));
+                                                                  : name + "." + std::to_string(i));
       if (inputs.back().starts_with(name)) graph.fixed(inputs.back(), constant());
     }
     test::Attributes attributes;

@@ -13,7 +13,8 @@ namespace {
 /// Products as a run makes them, by layer.
 class ProductRecorder : public Recorder {
  public:
-  void record_op(std::string_view, const std::vector<Variable>&, const Variable& output, Attributes) override {
+  void record_op(std::string_view, const std::vector<Variable>&, const Variable& output,
+                 Attributes) override {
     if (output.accumulator() == nullptr) return;
     if (const auto* sums = std::get_if<ProductSums>(&output.accumulator()->value))
       products[module_path()] = *sums;

@@ -54,7 +54,8 @@ Attributes read_attributes(const Reader& at, hid_t object) {
       continue;
     }
     const h5::Space space(H5Aget_space(attribute.get()));
-    std::vector<double> values(static_cast<std::size_t>(numel(h5::dataspace_shape(space.get(), at.path, at.place))));
+    std::vector<double> values(
+        static_cast<std::size_t>(numel(h5::dataspace_shape(space.get(), at.path, at.place))));
     at.check(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), "has an unreadable attribute");
     out.numbers[name] = std::move(values);
   }
@@ -100,8 +101,8 @@ Value read_value(const Reader& at, hid_t group, const std::string& name) {
   const h5::Type type(H5Dget_type(set.get()));
   const h5::Space space(H5Dget_space(set.get()));
   Value out{{}, attributes.text("dtype"), attributes.text("compare")};
-  out.tensor =
-      Tensor::empty(h5::dataspace_shape(space.get(), at.path, at.place), read_dtype(at, type.get(), out.dtype));
+  out.tensor = Tensor::empty(h5::dataspace_shape(space.get(), at.path, at.place),
+                             read_dtype(at, type.get(), out.dtype));
   at.check(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.tensor.mutable_raw()),
            "cannot be read");
   return out;

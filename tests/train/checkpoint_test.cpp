@@ -70,7 +70,8 @@ TEST(Checkpoint, RestoresTheBestEpoch) {
     auto model = test::small_network(false);
     DataLoader loader(test::quadrants(40, 2), test::sequential_options());
     Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
-                    std::make_shared<DataLoader>(test::quadrants(40, 2), test::sequential_options()), run.callbacks);
+                    std::make_shared<DataLoader>(test::quadrants(40, 2), test::sequential_options()),
+                    run.callbacks);
     trainer.fit();
     EXPECT_EQ(evaluate(*model, loader).loss, best_loss);
   }

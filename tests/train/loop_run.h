@@ -88,7 +88,8 @@ struct Plan {
     model->to(device);
     LoaderOptions there = loader;
     there.device = device;
-    auto validation = validate ? std::make_shared<DataLoader>(quadrants(40, 2), sequential_options()) : nullptr;
+    auto validation =
+        validate ? std::make_shared<DataLoader>(quadrants(40, 2), sequential_options()) : nullptr;
     return std::make_unique<Trainer>(model, std::make_shared<DataLoader>(quadrants(samples, 1), there),
                                      options, validation, callbacks);
   }

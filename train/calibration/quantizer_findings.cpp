@@ -71,7 +71,7 @@ class Watch : public Recorder {
   explicit Watch(const std::map<std::string, const TensorQuantizer*>& quantizers) : quantizers_(quantizers) {}
 
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes) override {
+                 Attributes) override {
     const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
     if (codes == nullptr || output.numel() == 0 || !quantizers_.contains(codes->grid.name)) return;
     auto values = host(inputs.at(0).tensor()).to_vector<float>();

@@ -71,7 +71,7 @@ std::vector<float> channel_factors(const std::vector<float>& magnitudes, double 
 
 /// Returns the mean squared error of an output, with weights that are scaled by `factors` and quantized.
 double scaling_error(const WeightedLayer& layer, const InputStatistics& statistics,
-                  const std::vector<float>& factors) {
+                     const std::vector<float>& factors) {
   const Tensor weight = layer.weight.tensor();
   WeightedLayer scaled = layer;
   scaled.weight = Variable(weight.clone());
@@ -89,7 +89,7 @@ double scaling_error(const WeightedLayer& layer, const InputStatistics& statisti
 }
 
 std::vector<double> scaling_errors(const ScaleGroup& group, const Statistics& statistics,
-                                const std::vector<float>& factors) {
+                                   const std::vector<float>& factors) {
   std::vector<double> out;
   for (const auto& reader : group.readers)
     out.push_back(scaling_error(reader, statistics.at(reader.path), reader_factors(group, reader, factors)));

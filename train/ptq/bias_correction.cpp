@@ -34,7 +34,8 @@ class OutputRecorder : public Recorder {
     for (const auto& layer : layers) layers_.try_emplace(layer.path, layer.rows());
   }
 
-  void record_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
+  void record_op(std::string_view op, const std::vector<Variable>&, const Variable& output,
+                 Attributes) override {
     const auto found = layers_.find(module_path());
     if (busy_ || found == layers_.end() || !traits(op).has_weight) return;
     busy_ = true;  // reading the output as floats runs an operator, too
@@ -127,7 +128,9 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     OutputRecorder quantized(found.layers);
     run_batches(model, data, options.samples, *ranks, &quantized, "correct_bias");
     quantized.merge(*ranks);
-    const auto output_shift = [&](const std::string& path) { return shift(quantized.of(path), exact.of(path)); };
+    const auto output_shift = [&](const std::string& path) {
+      return shift(quantized.of(path), exact.of(path));
+    };
     if (i > 0) report.layers.back().after = mean_square(output_shift(found.layers[i - 1].path));
     if (i == found.layers.size()) break;
     const auto& layer = found.layers[i];

@@ -64,14 +64,17 @@ std::string host_name() {
 Launched launched() {
   Launched out;
   out.rank = environment_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0);
-  const int slurm_ranks = std::getenv("PMIX_RANK") != nullptr ? environment_number({"SLURM_STEP_NUM_TASKS"}, 1) : 1;
+  const int slurm_ranks =
+      std::getenv("PMIX_RANK") != nullptr ? environment_number({"SLURM_STEP_NUM_TASKS"}, 1) : 1;
   out.ranks = environment_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}, slurm_ranks);
   out.rank_here = environment_number(
       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"},
       out.rank);
-  const int node_ranks = tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), environment_number({"SLURM_NODEID"}, 0));
-  out.ranks_here = environment_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"},
-                            node_ranks > 0 ? node_ranks : out.ranks);
+  const int node_ranks =
+      tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), environment_number({"SLURM_NODEID"}, 0));
+  out.ranks_here =
+      environment_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"},
+                         node_ranks > 0 ? node_ranks : out.ranks);
   return out;
 }
 

@@ -61,8 +61,9 @@ Walk broadcast_walk(const Placed& a, const Placed& b, const Placed& y) {
 }
 
 Walk sum_walk(const Placed& x, const Shape& out) {
-  return {
-      x.shape, x.layout, {broadcast_strides(out, Layout::row_major, x.shape), axis_strides(x.shape, x.layout)}};
+  return {x.shape,
+          x.layout,
+          {broadcast_strides(out, Layout::row_major, x.shape), axis_strides(x.shape, x.layout)}};
 }
 
 Walk permute_walk(const Placed& x, const std::vector<int>& axes, const Shape& y) {

@@ -30,7 +30,7 @@ bool ChunkGrid::is_padded(const Shape& origin) const {
 }
 
 void ChunkGrid::visit_chunks(std::int64_t begin, std::int64_t end,
-                         const std::function<void(const Shape&)>& visit) const {
+                             const std::function<void(const Shape&)>& visit) const {
   Shape low(sizes_.size(), 0), high = sizes_;
   low[0] = begin / chunk_[0] * chunk_[0];
   high[0] = end;

@@ -19,7 +19,8 @@ class ChunkGrid {
   /// Whether the chunk at `origin` is padded.
   [[nodiscard]] bool is_padded(const Shape& origin) const;
   /// Calls `visit` with the position of the first element of each chunk that overlaps the rows [begin, end).
-  void visit_chunks(std::int64_t begin, std::int64_t end, const std::function<void(const Shape&)>& visit) const;
+  void visit_chunks(std::int64_t begin, std::int64_t end,
+                    const std::function<void(const Shape&)>& visit) const;
   /// Copies the part of a chunk in the rows [begin, end) to its position in `rows`, a buffer of these rows.
   /// `origin` is the position of the chunk and `from` points to its elements.
   void copy(const Shape& origin, const std::byte* from, std::int64_t begin, std::int64_t end,

@@ -204,7 +204,8 @@ Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
 
 bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
   const h5::Lock lock;
-  const auto exists = H5Aexists_by_name(body_->file.get(), h5::object_name(object), name.c_str(), H5P_DEFAULT);
+  const auto exists =
+      H5Aexists_by_name(body_->file.get(), h5::object_name(object), name.c_str(), H5P_DEFAULT);
   h5::check(exists, path(), object, "has unreadable attributes");
   return exists > 0;
 }

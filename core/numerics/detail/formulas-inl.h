@@ -289,7 +289,7 @@ FQ_HD V number_quotient(float c, V v) {
 template <class V>
 FQ_HD V modelopt_e4m3_scale(V amax) {
   return number_quotient(448.0f,
-                     select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), amax));
+                         select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), amax));
 }
 
 /// s = fl(448 / a), as in ModelOpt's CUDA kernel and its search for the smallest error.

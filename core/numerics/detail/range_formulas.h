@@ -21,6 +21,8 @@ FQ_HD float grown_range(float amax, float batch) {
   return batch > least_amax && is_range(batch) && batch > amax ? batch : amax;
 }
 /// A candidate range of a search: amax * multiple, at most the largest float.
-FQ_HD float amax_multiple(float amax, float multiple) { return scalar::min_(amax * multiple, 0x1.fffffep127f); }
+FQ_HD float amax_multiple(float amax, float multiple) {
+  return scalar::min_(amax * multiple, 0x1.fffffep127f);
+}
 
 }  // namespace fq::detail

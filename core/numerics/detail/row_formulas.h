@@ -48,7 +48,9 @@ FQ_HD T softmax_gradient(T dy, T y, T sum, bool logarithm) {
 
 /// Returns the mean, or 0 for a count of 0.
 FQ_HD double mean_or_zero(double total, double count) { return count == 0 ? 0.0 : total / count; }
-FQ_HD double mean_or_zero(double total, std::int64_t count) { return mean_or_zero(total, static_cast<double>(count)); }
+FQ_HD double mean_or_zero(double total, std::int64_t count) {
+  return mean_or_zero(total, static_cast<double>(count));
+}
 template <class T>
 FQ_HD double squared_difference(T a, T b) {
   const double d = static_cast<double>(a) - static_cast<double>(b);

@@ -32,8 +32,8 @@ bool is_factor(const QuantizedTensor& x, int axis) {
 
 /// Returns the origin of the sums. Null unless the weight scales are symmetric ranges divided by a bound.
 std::shared_ptr<const ProductOrigin> product_origin(const QuantizedTensor& x, const QuantizedTensor& w,
-                                               const Variable& bias, std::int64_t channels,
-                                               std::int64_t largest_sum) {
+                                                    const Variable& bias, std::int64_t channels,
+                                                    std::int64_t largest_sum) {
   const Grid& grid = w.grid;
   const bool symmetric = grid.format.lower() == -grid.format.bound();
   const bool ranges = grid.amax.numel() == 1 || grid.amax.numel() == channels;
@@ -148,7 +148,8 @@ DType code_factor_dtype(Device device) {
 Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
   const Device device = x.codes.device();
   if (!codes_are_factors(x, axis)) return block_factor(x, dtype);
-  const bool bytes = bit_width(x.codes.dtype()) == 8 && !needs_block_kernels(x.grid, x.shape(), "code_factor");
+  const bool bytes =
+      bit_width(x.codes.dtype()) == 8 && !needs_block_kernels(x.grid, x.shape(), "code_factor");
   if (dtype != DType::bf16 || !bytes) return code_values(x).to(dtype);
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   run(device, &Kernels::decode, x, out);
@@ -300,7 +301,7 @@ Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTe
 }
 
 Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const Variable& w,
-                  const Variable& bias) {
+                      const Variable& bias) {
   const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
   FQ_CHECK(a.codes.device() == b.codes.device(), p->name,
            "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
@@ -334,7 +335,8 @@ Variable apply(Shared product, const Variable& x, const Variable& w, const Varia
   const ProfileScope profile("product", "forward");
   check_bias(bias, product->channels, x, product->name);
   const CodeKind kind = code_kind(x, w, product->weight_axis);
-  return kind == CodeKind::floats ? float_product(product, x, w, bias) : code_product(product, kind, x, w, bias);
+  return kind == CodeKind::floats ? float_product(product, x, w, bias)
+                                  : code_product(product, kind, x, w, bias);
 }
 
 DType product_dtype(const Tensor& factor) { return factor.dtype() == DType::f64 ? DType::f64 : DType::f32; }

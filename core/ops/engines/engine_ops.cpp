@@ -62,7 +62,8 @@ detail::EngineRows engine_rows(RowEngine engine, const Tensor& x, std::int64_t s
 }
 
 std::shared_ptr<const detail::EngineWeight> prepared_weight(const QuantizedTensor& codes, const Variable& w,
-                                                       RowEngine engine, detail::KeptEngineWeight& kept) {
+                                                            RowEngine engine,
+                                                            detail::KeptEngineWeight& kept) {
   // In training the codes change in every step, so a cached copy would be used once.
   if (!grad_enabled() || !w.requires_grad()) return kept.of(codes, engine);
   kept.forget();

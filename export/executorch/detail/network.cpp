@@ -29,7 +29,7 @@ class GraphRecorder : public Recorder {
   explicit GraphRecorder(const Variable& input) { ids_[input.node().get()] = input_ = next(input); }
 
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes attributes) override {
+                 Attributes attributes) override {
     // Skips quantizers of constants: the codes are read instead.
     if (op == "quantize" && !known(inputs.at(0))) return;
     json node{{"path", module_path()}, {"op", op}, {"attributes", json::object()}, {"inputs", json::array()}};

@@ -74,7 +74,8 @@ GgufTensor GgufParameters::ordered(const std::string& ours, const std::string& n
   const auto found = codes_.find(ours);
   if (found == codes_.end()) return floats(name, reorder_rows(value(ours), rows));
   const ggml::Blocks& blocks = found->second.blocks;
-  const Coded reordered{{reorder_rows(blocks.codes, rows), reorder_rows(blocks.scale, rows)}, found->second.rounding};
+  const Coded reordered{{reorder_rows(blocks.codes, rows), reorder_rows(blocks.scale, rows)},
+                        found->second.rounding};
   return packed(name, {&reordered});
 }
 

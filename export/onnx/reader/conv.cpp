@@ -122,8 +122,9 @@ ImportValue conv(const OpImport& op) {
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   weight = equalize_pads(op, weight, window);
   const ImportValue image = padded_image(op, x, window);
-  return op.layer(layer_type("conv", kernel.size()), conv_options(window, weight.dim(0), groups, op.has_input(2)),
-                  {image}, conv_parameters(op, weight, weight.dim(0)));
+  return op.layer(layer_type("conv", kernel.size()),
+                  conv_options(window, weight.dim(0), groups, op.has_input(2)), {image},
+                  conv_parameters(op, weight, weight.dim(0)));
 }
 
 ImportValue conv_transpose(const OpImport& op) {

@@ -49,8 +49,8 @@ std::string filtered(const std::string& letters, bool (*keep)(bool in_a, bool in
   return out;
 }
 
-ImportValue permute_axes(const OpImport& op, const ImportValue& x, const std::string& from, const std::string& to,
-                   const std::string& suffix) {
+ImportValue permute_axes(const OpImport& op, const ImportValue& x, const std::string& from,
+                         const std::string& to, const std::string& suffix) {
   if (from == to) return x;
   Shape axes;
   for (const char c : to) axes.push_back(static_cast<std::int64_t>(from.find(c)));

@@ -273,8 +273,8 @@ std::string part_type(const OnnxValueInfo& input) {
                                           : "";
 }
 
-GraphInputs resolve_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes, const std::string& output,
-                      const ImportOptions& options) {
+GraphInputs resolve_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
+                           const std::string& output, const ImportOptions& options) {
   const auto inputs = read_inputs(model, nodes, output);
   GraphInputs out = own_parts(own_inputs(inputs, options.fixed_inputs), options);
   const FixedShape shapes(out.own);

@@ -31,7 +31,7 @@ struct GraphInputs {
 /// several and the batch is not the first axis of each. Also throws for invalid fixed values, for shapes that
 /// the file leaves open, and for data inputs that are neither floats nor integers.
 [[nodiscard]] GraphInputs resolve_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
-                                    const std::string& output, const ImportOptions& options);
+                                         const std::string& output, const ImportOptions& options);
 
 /// Returns the type name for the layer "input_part": "f32", "bool". Empty if the elements are not numbers.
 [[nodiscard]] std::string part_type(const OnnxValueInfo& input);

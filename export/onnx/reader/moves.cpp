@@ -15,7 +15,7 @@ void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
 }
 
 ImportValue select_positions(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
-                   const std::string& suffix) {
+                             const std::string& suffix) {
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
   if (std::ssize(picks) == size && std::ranges::adjacent_find(picks, std::greater_equal{}) == picks.end())
     return x;
@@ -187,7 +187,8 @@ ImportValue depth_to_space(const OpImport& op) {
   if (is_column_row_depth(op)) return op.layer("pixel_shuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1] / (r * r), h = x.shape[2], w = x.shape[3];
   const auto squares = op.reshaped(x, {n, r, r, c, h, w}, "squares");
-  const auto transposed = op.layer("transpose", {{"axes", Shape{0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
+  const auto transposed =
+      op.layer("transpose", {{"axes", Shape{0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
   return op.reshaped(transposed, {n, c, h * r, w * r}, {});
 }
 
@@ -199,7 +200,8 @@ ImportValue space_to_depth(const OpImport& op) {
   if (is_column_row_depth(op)) return op.layer("pixel_unshuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2] / r, w = x.shape[3] / r;
   const auto squares = op.reshaped(x, {n, c, h, r, w, r}, "squares");
-  const auto transposed = op.layer("transpose", {{"axes", Shape{0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
+  const auto transposed =
+      op.layer("transpose", {{"axes", Shape{0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
   return op.reshaped(transposed, {n, c * r * r, h, w}, {});
 }
 

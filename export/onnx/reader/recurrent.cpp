@@ -9,8 +9,8 @@ namespace fq::detail::onnx_ops {
 namespace {
 
 /// Returns the gates of one direction in PyTorch's order.
-Tensor reorder_gates(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
-                std::int64_t first = 0) {
+Tensor reorder_gates(const Tensor& x, std::int64_t way, std::int64_t size,
+                     const std::vector<std::int64_t>& order, std::int64_t first = 0) {
   const Tensor own = cut(x, 0, way, way + 1).reshape(Shape(x.shape().begin() + 1, x.shape().end()));
   std::vector<Tensor> parts;
   for (const auto block : order)

@@ -72,7 +72,8 @@ ImportValue constant_of_shape(const OpImport& op) {
 ImportValue tile(const OpImport& op) {
   ImportValue x = op.value();
   const std::vector<std::int64_t> repeats = integer_list(op, op.constant(1));
-  op.check(std::ssize(repeats) == value_rank(x), "it has {} repeats of {} axes", repeats.size(), x.shape.size());
+  op.check(std::ssize(repeats) == value_rank(x), "it has {} repeats of {} axes", repeats.size(),
+           x.shape.size());
   for (int axis = 0; axis < value_rank(x); ++axis) {
     const std::int64_t times = repeats[static_cast<std::size_t>(axis)];
     if (times == 1) continue;

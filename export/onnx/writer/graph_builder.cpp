@@ -157,7 +157,8 @@ class IntegerConvolutions {
 
   [[nodiscard]] bool is_of_codes(const OnnxNode& node) const {
     return node.op == "Conv" && node.inputs.size() == 3 && has_grid_type(node.inputs[0], DType::u8, true) &&
-           has_grid_type(node.inputs[1], DType::i8, false) && has_grid_type(node.inputs[2], DType::i32, false);
+           has_grid_type(node.inputs[1], DType::i8, false) &&
+           has_grid_type(node.inputs[2], DType::i32, false);
   }
 
   /// Whether only quantizers read the value, directly or through a ReLU.
@@ -188,7 +189,8 @@ class IntegerConvolutions {
     const std::string all =
         graph_.add("Add", node.name + ".add_bias", {sums, channel_constant(bias[0], positions)});
     const std::string floats = graph_.add("Cast", node.name + ".sums", {all}, {{"to", kCastToFloat}});
-    const std::string scale = graph_.add("Mul", node.name + ".scale", {x[1], channel_constant(w[1], positions)});
+    const std::string scale =
+        graph_.add("Mul", node.name + ".scale", {x[1], channel_constant(w[1], positions)});
     graph_.model.nodes.push_back({"Mul", node.name, "", {floats, scale}, std::move(node.outputs), {}});
   }
 

@@ -113,7 +113,8 @@ class RecurrentForm {
     for (const std::size_t i : {1, 2}) {
       const QuantizedTensor way = rows_in_order(*out_.constant_codes(call_.inputs.at(i)));
       const std::string& name = way.grid.name;
-      const Tensor transposed = ops::transpose(Variable(code_values(way)), {1, 0}).tensor().to(code_type(way));
+      const Tensor transposed =
+          ops::transpose(Variable(code_values(way)), {1, 0}).tensor().to(code_type(way));
       inputs[i] = graph().constant(name + ".codes", transposed.reshape({1, transposed.dim(0), rows_}));
       const Shape scales = way.grid.scale.numel() == 1 ? Shape{1} : Shape{1, rows_};
       grids.push_back(graph().constant(name + ".scale", way.grid.scale.reshape(scales)));

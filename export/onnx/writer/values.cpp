@@ -163,9 +163,9 @@ std::string Exporting::add_constant(const Variable& value, Value& known, Form fo
     return add_weight(graph_, options_, name, *known.codes, {transposed, is_integer_factor(value)});
   }
   const Tensor floats = value.tensor();
-  return graph_.constant(parameter_name(value, "constant"), transposed
-                                                         ? ops::transpose(Variable(floats), {1, 0}).tensor()
-                                                         : floats.to(Layout::row_major));
+  return graph_.constant(
+      parameter_name(value, "constant"),
+      transposed ? ops::transpose(Variable(floats), {1, 0}).tensor() : floats.to(Layout::row_major));
 }
 
 std::string Exporting::floats(const Variable& value, Form form) {

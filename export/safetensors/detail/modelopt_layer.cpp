@@ -17,7 +17,7 @@ bool is_signed_integer(const QuantDescriptor& d, int bits) {
 }
 
 bool has_scaled_blocks(const QuantDescriptor& d, const Format& format, std::int64_t length,
-                      NumBits scale_bits) {
+                       NumBits scale_bits) {
   const BlockSizes& blocks = d.block_sizes();
   return d.format() == format && blocks.lengths == std::map<int, std::int64_t>{{-1, length}} &&
          blocks.scale_bits == scale_bits;

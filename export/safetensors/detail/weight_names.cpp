@@ -96,7 +96,7 @@ struct Named {
 
 /// Pairs names of the file without `prefix` with names of the model without `own`.
 std::map<std::string, std::string> pair_names(const Names& model, const std::vector<Named>& file,
-                                            const std::string& prefix, const std::string& own) {
+                                              const std::string& prefix, const std::string& own) {
   std::map<std::string, std::string> exact, loose, out;
   for (const auto& name : model) {
     exact.emplace(without(name, own), name);

@@ -48,7 +48,8 @@ std::string scaling_kind(const JsonValue& values) {
 }
 
 /// Returns the context length of the training.
-std::int64_t training_context(const TransformerConfig& config, const JsonValue& values, const std::string& kind) {
+std::int64_t training_context(const TransformerConfig& config, const JsonValue& values,
+                              const std::string& kind) {
   constexpr const char *own = "original_max_position_embeddings", *whole = "max_position_embeddings";
   if (kind != "dynamic" && config.has(own)) return config.size(own);
   if (kind != "dynamic" && is_given(values, own)) return values.at(own).integer(1, kMostTokens);

@@ -41,7 +41,8 @@ std::vector<PartialQuantParams> read_sequence(const json& value) {
   std::vector<PartialQuantParams> out;
   for (const auto& part : value) {
     FQ_CHECK(part.is_object(), "quantize", "'sequence' has {}: give objects of fields", part.dump());
-    locate_errors(fmt::format("/{}", out.size()), [&] { out.push_back(PartialQuantParams::from_dict(part)); });
+    locate_errors(fmt::format("/{}", out.size()),
+                  [&] { out.push_back(PartialQuantParams::from_dict(part)); });
   }
   return out;
 }
@@ -172,7 +173,7 @@ PartialQuantParams read_cfg(const std::string& pattern, const ordered_json& cfg)
   PartialQuantParams out;
   for (const auto& part : cfg)
     locate_errors(fmt::format("/{}", out.sequence.size()),
-             [&] { out.sequence.push_back(PartialQuantParams::from_dict(translated(pattern, part))); });
+                  [&] { out.sequence.push_back(PartialQuantParams::from_dict(translated(pattern, part))); });
   return out;
 }
 
@@ -215,8 +216,9 @@ void add_pair(QuantConfig& config, const std::string& key, const ordered_json& v
   if (!key.starts_with("nn.")) return add(config, pair_entry(key, value, {}));
   FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: give an object of patterns", key, value.dump());
   for (const auto& [pattern, fields] : value.items())
-    locate_errors(pointer_step(pattern),
-             [&, &pattern = pattern, &fields = fields] { add(config, pair_entry(pattern, fields, key)); });
+    locate_errors(pointer_step(pattern), [&, &pattern = pattern, &fields = fields] {
+      add(config, pair_entry(pattern, fields, key));
+    });
 }
 
 std::string text(const ordered_json& raw, const char* key) {
@@ -288,7 +290,7 @@ PartialQuantParams PartialQuantParams::from_dict(const nlohmann::json& dict) {
   PartialQuantParams out;
   for (const auto& [key, value] : dict.items())
     detail::locate_errors("/" + detail::json_pointer_token(key),
-                     [&, &key = key, &value = value] { detail::read_partial(out, key, value); });
+                          [&, &key = key, &value = value] { detail::read_partial(out, key, value); });
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace {
 class CallRecorder : public Recorder {
  public:
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
-             Attributes attributes) override {
+                 Attributes attributes) override {
     calls.push_back({module_path(), std::string(op), std::move(attributes), inputs, output});
   }
 

@@ -53,7 +53,8 @@ class BlockView {
 /// when data is next read back.
 [[nodiscard]] Tensor compute_ranges(const Tensor& x, const BlockView& view, const std::string& quantizer);
 /// Returns the largest magnitude of each block, in the shape and layout of a Grid of x.
-[[nodiscard]] Tensor compute_ranges(const Tensor& x, const Granularity& granularity, const std::string& quantizer);
+[[nodiscard]] Tensor compute_ranges(const Tensor& x, const Granularity& granularity,
+                                    const std::string& quantizer);
 /// Throws a NumericError again, with the name of the quantizer.
 [[noreturn]] void rethrow_named(const NumericError& error, const std::string& quantizer);
 

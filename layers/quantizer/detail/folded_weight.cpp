@@ -129,7 +129,7 @@ Variable current_codes(const QuantModule& layer) {
 
 void scale_channels(Variable weight, int axis, const std::vector<FoldedChannel>& channels) {
   visit_channels(weight.mutable_tensor(), axis,
-               [&](float& w, std::int64_t, std::size_t c) { w *= channels[c].factor; });
+                 [&](float& w, std::int64_t, std::size_t c) { w *= channels[c].factor; });
 }
 
 void fold_into_weight(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels) {

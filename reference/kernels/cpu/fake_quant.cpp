@@ -107,12 +107,13 @@ void sum_selected(const Tensor& x, const Tensor& dy, const Tensor& bound, Tensor
   const auto *b = bound.data<float>(), *g = dy.data<float>();
   auto* to = sums.mutable_data<double>();
   std::fill_n(to, sums.numel(), 0.0);
-  detail::visit_chunks(x, bound_block(x, bound), [&](const float* v, auto begin, auto count, auto j, auto step) {
-    double* sum = to + j;
-    if (step == 0) *sum += selected_sum(v, g + begin, count, b[j], selected);
-    for (std::int64_t k = 0; k < count * step; ++k)
-      sum[k] += static_cast<double>(selected(v[k], b[j + k]) ? g[begin + k] : 0.0f);
-  });
+  detail::visit_chunks(x, bound_block(x, bound),
+                       [&](const float* v, auto begin, auto count, auto j, auto step) {
+                         double* sum = to + j;
+                         if (step == 0) *sum += selected_sum(v, g + begin, count, b[j], selected);
+                         for (std::int64_t k = 0; k < count * step; ++k)
+                           sum[k] += static_cast<double>(selected(v[k], b[j + k]) ? g[begin + k] : 0.0f);
+                       });
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ void map_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int
   std::uint8_t bits[most / 8 + 8] = {};
   const std::int64_t rest = count - begin;
   std::copy_n(x + begin, rest, in);
-  visit_groups(group(), bits, [&](std::int64_t i) HWY_ATTR { return step(in + i, out + i, begin + i, false); });
+  visit_groups(group(), bits,
+               [&](std::int64_t i) HWY_ATTR { return step(in + i, out + i, begin + i, false); });
   std::copy_n(out, rest, y + begin);
   if (mask == nullptr) return;
   if (rest % 8 != 0) bits[rest / 8] = static_cast<std::uint8_t>(bits[rest / 8] & ((1u << rest % 8) - 1));

@@ -98,7 +98,7 @@ struct IntegerRows {
     const auto negative =
         alarm(amax.device(), "[fake_tensor_quant] amax has a negative number: it must not be");
     launch_each(amax.device(), amax.numel(),
-              CheckRanges{static_cast<const float*>(amax.raw()), count, negative});
+                CheckRanges{static_cast<const float*>(amax.raw()), count, negative});
   }
 };
 

@@ -159,8 +159,8 @@ void blocks_of_groups(const Tensor& x, Formula formula, float bound, Tensor& y, 
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
     using Body = DynamicBlocks<T, Formula, groups>;
     launch_stateful_blocks(x.device(), (x.numel() / group_size + Body::region - 1) / Body::region,
-                       Body{formula, static_cast<const T*>(in.raw()), static_cast<T*>(out.mutable_raw()),
-                            mask_bytes(mask), x.numel(), bound});
+                           Body{formula, static_cast<const T*>(in.raw()), static_cast<T*>(out.mutable_raw()),
+                                mask_bytes(mask), x.numel(), bound});
   });
   if (!packed(y)) y.copy_from(out);
 }
@@ -187,8 +187,8 @@ void rows(const Tensor& x, std::int64_t block, Formula formula, Tensor& y) {
   const std::int64_t columns = x.shape().back(), blocks = (columns + block - 1) / block;
   if (columns > 0)
     launch_each(x.device(), x.numel() / columns * blocks,
-              Rows<Formula>{formula, static_cast<const float*>(in.raw()),
-                            static_cast<float*>(out.mutable_raw()), columns, block, blocks});
+                Rows<Formula>{formula, static_cast<const float*>(in.raw()),
+                              static_cast<float*>(out.mutable_raw()), columns, block, blocks});
   y.copy_from(out.to(y.dtype()));
 }
 

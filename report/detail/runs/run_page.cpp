@@ -22,7 +22,8 @@ namespace {
 using fq::detail::number_field;
 using fq::detail::RunRecord;
 
-Curve read_curve(const RunRecord& record, const char* event, const std::string& key, const std::string& name) {
+Curve read_curve(const RunRecord& record, const char* event, const std::string& key,
+                 const std::string& name) {
   Curve out{name};
   for (const auto& line : record.lines)
     if (line["event"] == event && line.contains(key))
@@ -139,8 +140,8 @@ std::string quantizer_row(const RunRecord& record, const std::string& quantizer,
   return fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(quantizer)) +
          cell(first, number(first)) + cell(final_value(amax), number(final_value(amax))) +
          cell(change, change ? fmt::format("{:+.1f} %", 100 * *change) : std::string(unknown)) + "<td>" +
-         sparkline(amax, last_step) + "</td>" + cell(final_value(clipped), percent(final_value(clipped))) + "<td>" +
-         sparkline(clipped, last_step) + "</td></tr>\n";
+         sparkline(amax, last_step) + "</td>" + cell(final_value(clipped), percent(final_value(clipped))) +
+         "<td>" + sparkline(clipped, last_step) + "</td></tr>\n";
 }
 
 /// Returns a table with the range and the clipping of each quantizer over time.
@@ -155,7 +156,8 @@ std::string ranges_section(const RunRecord& record, double last_step) {
   out += head("name", 0, "Quantizer", "text") + head("first", 1, "First amax") + head("amax", 2, "amax") +
          head("change", 3, "Change") + "<th>amax over time</th>" + head("clipped", 5, "Clipped") +
          "<th>Clipped over time</th></tr></thead><tbody>\n";
-  for (const auto& [name, value] : (*last)["quantizers"].items()) out += quantizer_row(record, name, last_step);
+  for (const auto& [name, value] : (*last)["quantizers"].items())
+    out += quantizer_row(record, name, last_step);
   return out + "</tbody></table></div>\n";
 }
 

@@ -19,12 +19,13 @@ constexpr std::int64_t kMostRecordBytes = std::int64_t{1} << 30;
 /// Returns the shape of the lines of an event: the keys that readers of the record use.
 const JsonShape& line_shape(const std::string& event) {
   using S = JsonShape;
-  static const JsonShape line = S::object({{"event", S::text(), true},
-                                           {"step", S::whole(), true},
-                                           {"best", S::flag()},
-                                           {"state", S::text()},
-                                           {"phases", S::uniform_object(S::number())},
-                                           {"quantizers", S::uniform_object(S::uniform_object(S::number()))}});
+  static const JsonShape line =
+      S::object({{"event", S::text(), true},
+                 {"step", S::whole(), true},
+                 {"best", S::flag()},
+                 {"state", S::text()},
+                 {"phases", S::uniform_object(S::number())},
+                 {"quantizers", S::uniform_object(S::uniform_object(S::number()))}});
   static const JsonShape mistake = S::object({{"row", S::whole(), true},
                                               {"label", S::whole(), true},
                                               {"answer", S::whole(), true},

@@ -78,8 +78,10 @@ RunSummary summarize_run(const std::string& name, const ordered_json& config, co
   out.state = text_field(*end, "state", "done");
   if (!end->contains("result") || !(*end)["result"].is_object()) return out;
   const auto& result = (*end)["result"];
-  if (const auto bytes = optional_number_field(result, "weight_bytes")) out.bytes = static_cast<std::int64_t>(*bytes);
-  if (const auto parameters = optional_number_field(config, "parameters"); parameters && out.bytes && *parameters > 0)
+  if (const auto bytes = optional_number_field(result, "weight_bytes"))
+    out.bytes = static_cast<std::int64_t>(*bytes);
+  if (const auto parameters = optional_number_field(config, "parameters");
+      parameters && out.bytes && *parameters > 0)
     out.bits = 8 * static_cast<double>(*out.bytes) / *parameters;
   out.ms_per_step = optional_number_field(result, "ms_per_step");
   out.seconds = optional_number_field(result, "seconds");

@@ -28,7 +28,7 @@ struct RunSummary {
 
 /// Summarizes config.json and metrics.jsonl of a run directory.
 [[nodiscard]] RunSummary summarize_run(const std::string& name, const nlohmann::ordered_json& config,
-                                    const RunRecord& record);
+                                       const RunRecord& record);
 
 /// Returns the given flags whose values, with defaults, differ between the runs.
 [[nodiscard]] std::vector<std::string> differing_flags(const std::vector<RunSummary>& runs);

@@ -153,11 +153,11 @@ TEST_F(CudaCodes, HandleBlocksWithEightBitScales) {
   for (const auto& [e, m] : {std::pair{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}})
     expect_same(numbers(shape),
                 Grid::block_scaled(FloatFormat{e, m}, Granularity::per_group(32), amax(32), NumBits(8, 0),
-                                      1.0f, "mx"),
+                                   1.0f, "mx"),
                 "mx");
   expect_same(numbers(shape),
-              Grid::block_scaled(FloatFormat{2, 1}, Granularity::per_group(16), amax(16), NumBits(4, 3),
-                                    1.0f, "nvfp4"),
+              Grid::block_scaled(FloatFormat{2, 1}, Granularity::per_group(16), amax(16), NumBits(4, 3), 1.0f,
+                                 "nvfp4"),
               "nvfp4");
 }
 

@@ -38,9 +38,10 @@ TEST_F(CudaLoss, SoftmaxHandlesRowsOfManyLengths) {
   for (const auto& [shape, axis] : cases)
     for (const DType dtype : {DType::f32, DType::f64})
       for (const bool logarithm : {false, true})
-        EXPECT_EQ(difference(run_softmax(Device::cuda(), shape, axis, dtype, logarithm),
-                             run_softmax(Device::cpu(), shape, axis, dtype, logarithm), loss_tolerance(dtype)),
-                  "")
+        EXPECT_EQ(
+            difference(run_softmax(Device::cuda(), shape, axis, dtype, logarithm),
+                       run_softmax(Device::cpu(), shape, axis, dtype, logarithm), loss_tolerance(dtype)),
+            "")
             << to_string(shape) << name(dtype) << logarithm;
 }
 
@@ -70,9 +71,10 @@ TEST_F(CudaLoss, CrossEntropyMatchesTheCpuForManySizes) {
   for (const Shape& shape : {Shape{1, 2}, Shape{512, 10}, Shape{3001, 3}, Shape{17, 1001}, Shape{0, 5}})
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double smoothing : {0.0, 0.1, 1.0})
-        EXPECT_EQ(difference(run_cross_entropy(Device::cuda(), shape, dtype, smoothing),
-                             run_cross_entropy(Device::cpu(), shape, dtype, smoothing), loss_tolerance(dtype)),
-                  "")
+        EXPECT_EQ(
+            difference(run_cross_entropy(Device::cuda(), shape, dtype, smoothing),
+                       run_cross_entropy(Device::cpu(), shape, dtype, smoothing), loss_tolerance(dtype)),
+            "")
             << to_string(shape) << name(dtype) << smoothing;
 }
 

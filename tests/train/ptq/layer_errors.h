@@ -36,7 +36,8 @@ class HeldOutErrors : public Recorder {
     for (const auto& layer : list_layers(original)) layers_.emplace(layer.path, layer);
     ptq::run_batches(original, *digit_batches("test"), 0, *one_rank(), this, "test");
   }
-  void record_op(std::string_view, const std::vector<Variable>& inputs, const Variable&, Attributes) override {
+  void record_op(std::string_view, const std::vector<Variable>& inputs, const Variable&,
+                 Attributes) override {
     const auto layer = layers_.find(module_path());
     if (busy_ || layer == layers_.end()) return;
     busy_ = true;

@@ -62,7 +62,8 @@ Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) 
   FQ_CHECK(std::ranges::find(report_methods(), options.method) != report_methods().end(), kReport,
            "{} is not read from a histogram", method);
   if (options.method == "max") return Tensor::scalar(*largest());
-  if (skips_zeros(options.method)) return Tensor::scalar(histogram_amax(nonzero_histogram(), options.method, options));
+  if (skips_zeros(options.method))
+    return Tensor::scalar(histogram_amax(nonzero_histogram(), options.method, options));
   return calibrator_.compute_amax(options);
 }
 

@@ -56,8 +56,9 @@ const std::string& checked_data_set(const std::string& path) {
   const std::string kind = file_kind(path);
   const std::string what =
       directory ? "is " + kind : fmt::format("is not an HDF5 file{}", kind.empty() ? "" : " but " + kind);
-  throw FileError(path, "",
-                  fmt::format("[dataset] {} {}: {}{}", path, what, conversion_hint(path, kind), kWantedDataSet));
+  throw FileError(
+      path, "",
+      fmt::format("[dataset] {} {}: {}{}", path, what, conversion_hint(path, kind), kWantedDataSet));
 }
 
 std::string trimmed(std::string_view text) {

@@ -33,7 +33,7 @@ class Sequences : public Metric {
 
  private:
   [[nodiscard]] std::vector<std::vector<std::int64_t>> label_sequences(const Tensor& labels,
-                                                               std::int64_t classes) const {
+                                                                       std::int64_t classes) const {
     const auto all = labels.to(Device::cpu()).to(DType::i64).to_vector<std::int64_t>();
     std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(labels.dim(0)));
     const std::size_t width = all.size() / std::max<std::size_t>(1, rows.size());

@@ -101,7 +101,7 @@ std::vector<float> largest_of_readers(const ScaleGroup& group,
 }
 
 std::vector<float> reader_factors(const ScaleGroup& group, const WeightedLayer& reader,
-                              const std::vector<float>& factors) {
+                                  const std::vector<float>& factors) {
   const auto repeat = static_cast<std::size_t>(reader.channels() / group.channels);
   std::vector<float> out(static_cast<std::size_t>(reader.channels()));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = factors[i / repeat];

@@ -48,6 +48,6 @@ struct ScaleGroups {
 void scale_channels(const ScaleGroup& group, const std::vector<float>& factors);
 /// Returns one factor for each input channel of `reader`.
 [[nodiscard]] std::vector<float> reader_factors(const ScaleGroup& group, const WeightedLayer& reader,
-                                            const std::vector<float>& factors);
+                                                const std::vector<float>& factors);
 
 }  // namespace fq::ptq

@@ -14,7 +14,8 @@ class InputRecorder : public Recorder {
     for (const auto& layer : layers) layers_.try_emplace(layer.path, layer, options);
   }
 
-  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable&, Attributes) override {
+  void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable&,
+                 Attributes) override {
     const auto layer = layers_.find(module_path());
     if (busy_ || layer == layers_.end() || !traits(op).has_weight) return;
     busy_ = true;  // the operators of `add` are not part of the model

@@ -41,7 +41,7 @@ struct Row {
 };
 
 Row make_row(const WeightGrid& grid, const Tensor& gram, const float* w, std::size_t first,
-           const std::vector<float>& floors, const std::vector<bool>& up) {
+             const std::vector<float>& floors, const std::vector<bool>& up) {
   const auto n = static_cast<std::size_t>(gram.dim(0));
   Row row{gram.data<float>(), n, std::vector<double>(n), std::vector<double>(n, 0.0), std::vector<double>(n)};
   for (std::size_t k = 0; k < n; ++k) {

@@ -21,7 +21,7 @@ struct WeightGrid {
   std::vector<float> scales;  ///< scale per element, row-major; 0 if only code 0 exists
   float lower = 0, upper = 0;
   std::optional<Minifloat> minifloat = {};  ///< empty for integer codes
-  std::vector<float> fixed_codes = {};             ///< fixed code per element, 0 if free; empty if all are free
+  std::vector<float> fixed_codes = {};      ///< fixed code per element, 0 if free; empty if all are free
 
   /// Returns the nearest code of element i for the value v.
   [[nodiscard]] float code(std::size_t i, float v) const;

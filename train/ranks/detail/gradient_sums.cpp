@@ -51,8 +51,8 @@ Tensor special(std::int64_t largest, const Tensor& like) {
 
 /// Sums all tensors in one buffer, so that ranks communicate once.
 std::vector<Tensor> sum_terms(Communicator& ranks, const std::vector<Terms>& terms,
-                            const std::vector<std::int64_t>& largest, std::int64_t count,
-                            const std::vector<Tensor>& like) {
+                              const std::vector<std::int64_t>& largest, std::int64_t count,
+                              const std::vector<Tensor>& like) {
   std::vector<std::int64_t> begins{0};
   for (std::size_t t = 0; t < like.size(); ++t)
     begins.push_back(begins.back() + (is_number(largest[t]) ? like[t].numel() : 0));

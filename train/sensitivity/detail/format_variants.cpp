@@ -70,7 +70,7 @@ void number_groups(std::vector<VariableLayer>& layers, const LayerGroups& groups
 
 /// Returns the layer at a path, with its module in each format.
 VariableLayer make_variable_layer(const std::string& path, const ModuleSlot& slot,
-                       const std::vector<FormatVariant>& variants) {
+                                  const std::vector<FormatVariant>& variants) {
   VariableLayer out{path, slot};
   for (const auto& variant : variants) {
     const auto found = variant.find(path);

@@ -193,7 +193,8 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
   out.runs = -static_cast<std::int64_t>(size - 1) * out.pass_runs;  // each rank ran the passes of the model
   for (const auto& state : all) out.runs += whole_value<std::int64_t>(state.attribute("runs"));
   out.damages.clear();
-  for (std::size_t i = 0; i < trials.size(); ++i) out.damages.push_back(unpack_damage(all[i % size], i / size));
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    out.damages.push_back(unpack_damage(all[i % size], i / size));
   return out;
 }
 

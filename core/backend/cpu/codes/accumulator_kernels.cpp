@@ -93,11 +93,11 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
   const auto run = [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) {
     visit_matching_out(x, out, [&](auto* codes) HWY_ATTR {
       visit_vectors(x, y, codes + begin, out.mask != nullptr ? out.mask + begin / 8 : nullptr, length,
-                  [&](const auto* p, const auto* q, auto* to) HWY_ATTR {
-                    const auto u = load_codes(p), v = load_codes(q);
-                    store_codes(sum.code(u, v, reader), to);
-                    return reader.passes(sum.value(u, v));
-                  });
+                    [&](const auto* p, const auto* q, auto* to) HWY_ATTR {
+                      const auto u = load_codes(p), v = load_codes(q);
+                      store_codes(sum.code(u, v, reader), to);
+                      return reader.passes(sum.value(u, v));
+                    });
     });
   };
   visit_pairs(a, b, is_byte(out.dtype), count, run);
@@ -132,15 +132,15 @@ void RequantizeAverages(const float* values, std::int64_t count, float scale, fl
 void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                     float* out) {
   const auto s = hn::Set(FloatTag(), scale_a), t = hn::Set(FloatTag(), scale_b);
-  visit_pairs(a, b, true, count,
-            [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) HWY_ATTR {
-              visit_vectors(
-                  x, y, out + begin, nullptr, length, [&](const auto* p, const auto* q, float* to) HWY_ATTR {
-                    const auto v = add_(dequantize_code(load_codes(p), s), dequantize_code(load_codes(q), t));
-                    hn::StoreU(v, FloatTag(), to);
-                    return less_(v, v);
-                  });
+  visit_pairs(
+      a, b, true, count, [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) HWY_ATTR {
+        visit_vectors(
+            x, y, out + begin, nullptr, length, [&](const auto* p, const auto* q, float* to) HWY_ATTR {
+              const auto v = add_(dequantize_code(load_codes(p), s), dequantize_code(load_codes(q), t));
+              hn::StoreU(v, FloatTag(), to);
+              return less_(v, v);
             });
+      });
 }
 
 void Relu(float* values, std::int64_t count, std::uint8_t* mask) {
@@ -218,7 +218,8 @@ std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const
 }
 
 template <bool innermost, bool normalized>
-std::int64_t write_sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& numbers, float* y) {
+std::int64_t write_sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& numbers,
+                              float* y) {
   const FloatTag d;
   const Sums<innermost, normalized> run{sums, numbers};
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -241,8 +242,10 @@ std::int64_t RequantizeU8(const std::int32_t* sums, std::int64_t n, const SumGri
 std::int64_t ValuesOfSums(const std::int32_t* sums, std::int64_t n, const SumValues& v, bool innermost,
                           float* y) {
   if (v.shift != nullptr)
-    return innermost ? write_sum_values<true, true>(sums, n, v, y) : write_sum_values<false, true>(sums, n, v, y);
-  return innermost ? write_sum_values<true, false>(sums, n, v, y) : write_sum_values<false, false>(sums, n, v, y);
+    return innermost ? write_sum_values<true, true>(sums, n, v, y)
+                     : write_sum_values<false, true>(sums, n, v, y);
+  return innermost ? write_sum_values<true, false>(sums, n, v, y)
+                   : write_sum_values<false, false>(sums, n, v, y);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 template <class F>
 void visit_stretches(const Tensor& x, F&& f) {
   visit_runs(x.numel(), {1, x.numel()},
-           [&](std::int64_t begin, std::int64_t end, std::int64_t) { f(begin, end - begin); });
+             [&](std::int64_t begin, std::int64_t end, std::int64_t) { f(begin, end - begin); });
 }
 
 CodeArray code_array(const QuantizedTensor& x, std::int64_t begin) {
@@ -165,10 +165,10 @@ struct CodesOf {
                        out.codes.mutable_raw(), mask, out.codes.dtype()};
     if (innermost)
       parallel_blocks(RunBlocks(sums.numel(), view.channels),
-                 [&](std::int64_t begin, std::int64_t end) { pass.runs(begin, end); });
+                      [&](std::int64_t begin, std::int64_t end) { pass.runs(begin, end); });
     else
       visit_runs(sums.numel(), view,
-               [&](std::int64_t begin, std::int64_t end, std::int64_t c) { pass.channel(begin, end, c); });
+                 [&](std::int64_t begin, std::int64_t end, std::int64_t c) { pass.channel(begin, end, c); });
   }
   /// Calls f(begin, count, destination of the codes).
   template <class F>
@@ -212,8 +212,8 @@ struct CodesOf {
     });
   }
   void operator()(const CodeAddition& x) const {
-    const auto added = detail::addition_grid(code_scale(x.a), code_scale(x.b), row.scale, grid_offset(x.a.grid),
-                                             grid_offset(x.b.grid), grid_offset(grid));
+    const auto added = detail::addition_grid(code_scale(x.a), code_scale(x.b), row.scale,
+                                             grid_offset(x.a.grid), grid_offset(x.b.grid), grid_offset(grid));
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
       requantize_addition(code_array(x.a, i), code_array(x.b, i), count, added, reader(), to);
     });
@@ -329,7 +329,8 @@ struct ReaderOf {
   }
   Read operator()(const CodeAddition& x) const {
     return [&x](std::int64_t begin, std::int64_t count, float* to) {
-      addition_values(code_array(x.a, begin), code_array(x.b, begin), count, code_scale(x.a), code_scale(x.b), to);
+      addition_values(code_array(x.a, begin), code_array(x.b, begin), count, code_scale(x.a), code_scale(x.b),
+                      to);
     };
   }
   Read operator()(const AccumulatorConcat&) const { return {}; }  // joined by the caller

@@ -137,7 +137,7 @@ inline void copy_bits(std::uint8_t* bits, std::int64_t count, std::uint8_t* mask
 /// byte and may be null.
 template <class A, class B, class Y, class Step>
 HWY_INLINE void visit_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, std::int64_t count,
-                            Step&& step) {
+                              Step&& step) {
   Rest<A> left;
   Rest<B> right;
   Rest<Y> out;
@@ -151,7 +151,7 @@ HWY_INLINE void visit_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, 
     const B* q = last ? right.values : b;
     Y* to = last ? out.values : y;
     visit_groups(last ? group() : done, last ? bits : mask,
-               [&](std::int64_t i) HWY_ATTR { return step(p + i, q + i, to + i); });
+                 [&](std::int64_t i) HWY_ATTR { return step(p + i, q + i, to + i); });
     if (last) std::copy_n(out.values, rest, y + done);
     if (last && mask != nullptr) copy_bits(bits, rest, mask + done / 8);
   }

@@ -275,10 +275,10 @@ bool quantize_channels(const Tensor& x, QuantizedTensor& out) {
                         out.grid.format.is_integer()};
   std::atomic<bool> saw_nan{false};
   visit_runs(x.numel(), Channels::of(x.shape(), x.layout(), axis),
-           [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
-             if (run(begin, end, rows[static_cast<std::size_t>(channel)]))
-               saw_nan.store(true, std::memory_order_relaxed);
-           });
+             [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
+               if (run(begin, end, rows[static_cast<std::size_t>(channel)]))
+                 saw_nan.store(true, std::memory_order_relaxed);
+             });
   return saw_nan.load();
 }
 

@@ -105,7 +105,7 @@ struct PairsOfE2m1 {
 
 template <bool shared>
 bool quantize_e2m1_scaled(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
-                        std::uint8_t* packed, std::uint8_t* mask) {
+                          std::uint8_t* packed, std::uint8_t* mask) {
   const auto all = [&](auto&& quotient) HWY_ATTR {
     return quantize_all<shared>(x, numbers, count, false, mask, quotient, PairsOfE2m1{packed});
   };
@@ -120,8 +120,8 @@ bool QuantizeE2m1(const float* x, const ElementNumbers& numbers, std::int64_t co
 }
 
 template <bool shared>
-bool quantize_scaled(const float* x, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
-                   void* codes, std::uint8_t* mask) {
+bool quantize_scaled(const float* x, const ElementNumbers& numbers, std::int64_t count,
+                     const ElementFormat& f, void* codes, std::uint8_t* mask) {
   const auto all = [&](const auto& round, auto&& store) HWY_ATTR {
     return quantize_all<shared>(x, numbers, count, f.is_unsigned, mask, round, store);
   };
@@ -179,8 +179,8 @@ class NumberTable {
 };
 
 template <bool shared, class Out>
-void decode_scaled(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
-                 Out* y) {
+void decode_scaled(const void* codes, const ElementNumbers& numbers, std::int64_t count,
+                   const ElementFormat& f, Out* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const Numbers<shared> scale(numbers.scale, numbers);
   const auto write = [&](FloatVector v, std::int64_t i) HWY_ATTR {
@@ -199,8 +199,8 @@ void decode_scaled(const void* codes, const ElementNumbers& numbers, std::int64_
 }
 
 template <class Out>
-void decode_typed(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
-               Out* y) {
+void decode_typed(const void* codes, const ElementNumbers& numbers, std::int64_t count,
+                  const ElementFormat& f, Out* y) {
   numbers.index.shared() ? decode_scaled<true>(codes, numbers, count, f, y)
                          : decode_scaled<false>(codes, numbers, count, f, y);
 }
@@ -249,7 +249,8 @@ FQ_HD void store_exact(FloatVector v, bfloat16* y) {
 }
 
 template <bool shared, bool exact, class Out>
-void decode_e2m1_scaled(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
+void decode_e2m1_scaled(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count,
+                        Out* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const Numbers<shared> scale(numbers.scale, numbers);
   const MinifloatCodes coder(2, 1, 1.0f);
@@ -270,7 +271,8 @@ void decode_e2m1_scaled(const std::uint8_t* packed, const ElementNumbers& number
   }
 }
 template <class Out>
-void decode_e2m1_typed(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
+void decode_e2m1_typed(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count,
+                       Out* y) {
   if (!numbers.index.shared()) return decode_e2m1_scaled<false, false>(packed, numbers, count, y);
   scales_are_short(numbers, count) ? decode_e2m1_scaled<true, true>(packed, numbers, count, y)
                                    : decode_e2m1_scaled<true, false>(packed, numbers, count, y);

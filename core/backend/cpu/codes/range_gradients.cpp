@@ -110,10 +110,10 @@ std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& c
       own.emplace_back(j, shares.sum(begin, end, rows[static_cast<std::size_t>(j)]));
     };
     map.visit_runs(c * kGradientChunk, std::min(count, (c + 1) * kGradientChunk),
-                 [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
-                   if (step == 0) return add(begin, end, j);
-                   for (std::int64_t i = begin; i < end; ++i) add(i, i + 1, j + i - begin);
-                 });
+                   [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
+                     if (step == 0) return add(begin, end, j);
+                     for (std::int64_t i = begin; i < end; ++i) add(i, i + 1, j + i - begin);
+                   });
   }
   for (const auto& own : parts)
     for (const auto& [j, sum] : own) out[static_cast<std::size_t>(j)] += sum;

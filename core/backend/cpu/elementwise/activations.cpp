@@ -89,7 +89,7 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Acti
     const float *g = dy.data<float>(dy.layout()), *in = saved.data<float>(dy.layout());
     float* out = dx.mutable_data<float>(dy.layout());
     return visit_parts(dy.numel(),
-                     [&](std::int64_t i, std::int64_t n) { gradients(g + i, in + i, n, out + i); });
+                       [&](std::int64_t i, std::int64_t n) { gradients(g + i, in + i, n, out + i); });
   }
   detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
     std::visit([&](auto f) { map<T>(dy, saved, dx, [f](T g, T v) { return g * f.slope(v); }); },
@@ -106,7 +106,7 @@ void activate(const Accumulator& x, const detail::Activation& activation, Tensor
   const ActivationValues values = kernel_of_values(activation);
   auto* out = y.mutable_data<float>(y.layout());
   visit_values(x, y.numel(),
-             [&](std::int64_t i, std::int64_t n, const float* sums) { values(sums, n, out + i); });
+               [&](std::int64_t i, std::int64_t n, const float* sums) { values(sums, n, out + i); });
 }
 
 void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Activation& activation,
@@ -114,8 +114,9 @@ void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Act
   const ActivationGradients gradients = kernel_of_gradients(activation);
   const float* g = dy.data<float>(dy.layout());
   auto* out = dx.mutable_data<float>(dy.layout());
-  visit_values(x, dy.numel(),
-             [&](std::int64_t i, std::int64_t n, const float* sums) { gradients(g + i, sums, n, out + i); });
+  visit_values(x, dy.numel(), [&](std::int64_t i, std::int64_t n, const float* sums) {
+    gradients(g + i, sums, n, out + i);
+  });
 }
 
 void keep_mask(const detail::DropoutBlocks& blocks, Tensor& mask) {

@@ -95,7 +95,7 @@ cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
 void DivideRow(float divisor, std::int64_t n, float* y) {
   const FloatVector by = hn::Set(FloatTag(), divisor);
   visit_vectors<float>(0, n,
-                     [=](std::int64_t i, auto io) HWY_ATTR { io.store(div_(io.load(y + i), by), y + i); });
+                       [=](std::int64_t i, auto io) HWY_ATTR { io.store(div_(io.load(y + i), by), y + i); });
 }
 
 namespace {

@@ -108,7 +108,7 @@ class ImageCall {
 /// Processes all images in one call, which shares them among threads itself.
 template <class PrimitiveDesc>
 void convolve_whole(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in, const Weights& w,
-             const Activation& out) {
+                    const Activation& out) {
   ImageCall call;
   call.prepare(desc, s.n, w);
   call.run(in, out, 0);
@@ -117,7 +117,7 @@ void convolve_whole(const ConvShape& s, const PrimitiveDesc& desc, const Activat
 /// Processes images in tasks. `make(shape)` describes the convolution of shape.n images.
 template <class Make>
 void convolve_images(const char* function, const ConvShape& s, Sharing sharing, const Make& make,
-                 const Activation& in, const Weights& w, const Activation& out) {
+                     const Activation& in, const Weights& w, const Activation& out) {
   if (sharing == Sharing::by_threads || product_type(in.type) == Type::s32)
     return guarded(function, [&] { convolve_whole(s, make(s), in, w, out); });
   const auto make_desc = [&](std::int64_t images) {
@@ -153,9 +153,9 @@ void conv_forward(const ConvShape& s, const void* x, DType x_type, const void* w
   if (nothing_to_sum(s, y, numel(s.y_shape()))) return;
   const Type tx = onednn_type(x_type), tw = onednn_type(w_type), ty = product_type(tx);
   convolve_images("conv_forward", s, sharing,
-              [&](const ConvShape& part) { return forward_desc(part, tx, tw, ty); },
-              {DNNL_ARG_SRC, s.c, s.h, s.w, tx, x}, {weights(s, tw, true), w},
-              {DNNL_ARG_DST, s.o, s.oh, s.ow, ty, y});
+                  [&](const ConvShape& part) { return forward_desc(part, tx, tw, ty); },
+                  {DNNL_ARG_SRC, s.c, s.h, s.w, tx, x}, {weights(s, tw, true), w},
+                  {DNNL_ARG_DST, s.o, s.oh, s.ow, ty, y});
 }
 
 void conv_backward_data(const ConvShape& s, const void* dy, const void* w, DType dtype, float* dx,
@@ -163,9 +163,9 @@ void conv_backward_data(const ConvShape& s, const void* dy, const void* w, DType
   if (nothing_to_sum(s, dx, numel(s.x_shape()))) return;
   const Type type = onednn_type(dtype);
   convolve_images("conv_backward_data", s, sharing,
-              [&](const ConvShape& part) { return backward_data_desc(part, type); },
-              {DNNL_ARG_DIFF_DST, s.o, s.oh, s.ow, type, dy}, {weights(s, type, true), w},
-              {DNNL_ARG_DIFF_SRC, s.c, s.h, s.w, Type::f32, dx});
+                  [&](const ConvShape& part) { return backward_data_desc(part, type); },
+                  {DNNL_ARG_DIFF_DST, s.o, s.oh, s.ow, type, dy}, {weights(s, type, true), w},
+                  {DNNL_ARG_DIFF_SRC, s.c, s.h, s.w, Type::f32, dx});
 }
 
 void conv_backward_weights(const ConvShape& s, const void* x, const void* dy, DType dtype, float* dw) {

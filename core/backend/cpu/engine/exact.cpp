@@ -208,7 +208,8 @@ void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_
 
 void exact_conv(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const ExactType type = choose_exact_type(w);
-  if (type == ExactType::f32 && !forced_exact_type() && uses_patches(s)) return convolve_patches(s, x, w, sums);
+  if (type == ExactType::f32 && !forced_exact_type() && uses_patches(s))
+    return convolve_patches(s, x, w, sums);
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
   if (sums_are_whole(type, x, w, channels, taps))
     return conv_forward(s, x.data, x.dtype, w.data, w.dtype, sums);

@@ -16,7 +16,9 @@ constexpr std::int64_t kTaskRows = 64;      // rows per task
 constexpr std::int64_t kFew = 1 << 16;      // too few products for several threads
 constexpr std::int64_t kUnwidenedRows = 2;  // at most this many rows of x: w is not widened
 
-std::int64_t int16_pitch(std::int64_t k) { return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple; }
+std::int64_t int16_pitch(std::int64_t k) {
+  return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple;
+}
 
 void widen_rows(const Codes& codes, std::int64_t first, std::int64_t rows, std::int64_t k,
                 std::int16_t* values) {
@@ -44,8 +46,8 @@ void few_rows(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, co
               std::int32_t* sums) {
   const Tensor values = int16_codes(x, m, k);
   for (std::int64_t r = 0; r < m; ++r)
-    multiply_row(values.data<std::int16_t>() + r * int16_pitch(k), static_cast<const std::int8_t*>(w.data), n, k,
-                 sums + r * n);
+    multiply_row(values.data<std::int16_t>() + r * int16_pitch(k), static_cast<const std::int8_t*>(w.data), n,
+                 k, sums + r * n);
 }
 
 Codes tail_codes(const Codes& codes, std::int64_t first) {
@@ -146,7 +148,9 @@ void convolve(const ConvShape& s, const Codes& x, const Tensor& filters, std::in
 
 }  // namespace
 
-bool uses_patches(const ConvShape& shape) { return has_dot_products() && filter_length(shape) >= kShortFilter; }
+bool uses_patches(const ConvShape& shape) {
+  return has_dot_products() && filter_length(shape) >= kShortFilter;
+}
 
 void convolve_patches(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const std::int64_t all = s.n * s.oh * s.ow, length = std::max<std::int64_t>(filter_length(s), 1);

@@ -55,7 +55,8 @@ void reference_conv_forward(const ConvShape& s, const X* x, const W* w, Y* y) {
   for (std::int64_t n = 0; n < s.n; ++n)
     visit_outputs(s, n, [&](std::int64_t out, auto... at) {
       Sum sum{};
-      visit_window(s, at..., [&](auto in, auto k) { sum += static_cast<Sum>(x[in]) * static_cast<Sum>(w[k]); });
+      visit_window(s, at...,
+                   [&](auto in, auto k) { sum += static_cast<Sum>(x[in]) * static_cast<Sum>(w[k]); });
       y[out] = static_cast<Y>(sum);
     });
 }
@@ -67,7 +68,7 @@ void reference_conv_backward_data(const ConvShape& s, const D* dy, const W* w, S
   for (std::int64_t n = 0; n < s.n; ++n)
     visit_outputs(s, n, [&](std::int64_t out, auto... at) {
       visit_window(s, at...,
-                 [&](auto in, auto k) { dx[in] += static_cast<Sum>(dy[out]) * static_cast<Sum>(w[k]); });
+                   [&](auto in, auto k) { dx[in] += static_cast<Sum>(dy[out]) * static_cast<Sum>(w[k]); });
     });
 }
 
@@ -77,7 +78,7 @@ void reference_conv_backward_weights(const ConvShape& s, const X* x, const D* dy
   for (std::int64_t n = 0; n < s.n; ++n)
     visit_outputs(s, n, [&](std::int64_t out, auto... at) {
       visit_window(s, at...,
-                 [&](auto in, auto k) { dw[k] += static_cast<Sum>(x[in]) * static_cast<Sum>(dy[out]); });
+                   [&](auto in, auto k) { dw[k] += static_cast<Sum>(x[in]) * static_cast<Sum>(dy[out]); });
     });
 }
 

@@ -112,7 +112,7 @@ constexpr std::int64_t outputs_at_once(std::int64_t tiled_rows = 0) {
 /// Calls run(first row, end row, first output, end output) for every part of the result.
 template <class Run>
 void run_output_parts(std::int64_t rows, std::int64_t columns, std::int64_t width, std::int64_t outputs,
-               const Run& run) {
+                      const Run& run) {
 #pragma omp parallel for collapse(2) schedule(static) if (rows * columns * width > parallel_elements)
   for (std::int64_t row = 0; row < rows; row += rows_at_once)
     for (std::int64_t n = 0; n < width; n += outputs)

@@ -65,9 +65,9 @@ void ggml_repacked(const Tensor& x, const Tensor& x_steps, const PackedWeight& w
                            .tiled_rows = tiled,
                            .codes = x.data<std::int8_t>()};
   run_output_parts(x.dim(0), w.columns, y.width(), outputs_at_once(tiled),
-            [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
-              chain_blocks(chains, begin, end, n, last);
-            });
+                   [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
+                     chain_blocks(chains, begin, end, n, last);
+                   });
 }
 
 /// Returns the strip that begins with output n.
@@ -91,9 +91,9 @@ void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, c
                           .columns = w.columns,
                           .pitch = y.width()};
   run_output_parts(x.dim(0), w.columns, y.width(), outputs_at_once(),
-            [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
-              for (; n < last; n += chain_width) chain_lanes(chain_strip(chains, n), begin, end);
-            });
+                   [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
+                     for (; n < last; n += chain_width) chain_lanes(chain_strip(chains, n), begin, end);
+                   });
 }
 
 }  // namespace

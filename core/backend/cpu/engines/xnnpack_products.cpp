@@ -120,7 +120,8 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
   const RowEnds ends(grids, rows);
   PaddedOutputs outputs(y);
   const auto first = padded_numbers(outputs.width(), w.zero_terms.data(), w.outputs),
-             last_bias = padded_numbers(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
+             last_bias =
+                 padded_numbers(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
   const BlockChains chains{.x = bytes.data(),
                            .w = w.bytes.data(),
                            .w_scale = w.scales.data(),
@@ -134,9 +135,9 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
                            .last_bias = last_bias.data(),
                            .tiled_rows = tiled_rows(rows)};
   run_output_parts(rows, w.columns, outputs.width(), outputs_at_once(chains.tiled_rows),
-            [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
-              chain_blocks(chains, begin, end, n, last);
-            });
+                   [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
+                     chain_blocks(chains, begin, end, n, last);
+                   });
   outputs.finish();
 }
 

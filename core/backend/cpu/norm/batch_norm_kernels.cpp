@@ -103,7 +103,7 @@ template <class Step>
 void visit_runs(std::int64_t count, std::int64_t width, const Step& step) {
   for (std::int64_t run = 0; run < count; run += width)
     visit_vectors<float>(0, std::min(width, count - run),
-                       [&](std::int64_t i, auto io) HWY_ATTR { step(run + i, i, io); });
+                         [&](std::int64_t i, auto io) HWY_ATTR { step(run + i, i, io); });
 }
 
 void Normalize(const float* x, std::int64_t count, std::int64_t width, const float* m, const float* f,

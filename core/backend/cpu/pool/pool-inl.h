@@ -31,7 +31,8 @@ HWY_INLINE void visit_channels(std::int64_t channels, F&& f) {
   const hn::CappedTag<T, 16 / sizeof(T)> narrow;
   const hn::CappedTag<T, 1> one;
   if (channels >= static_cast<std::int64_t>(hn::Lanes(full))) return visit_channel_vectors(full, channels, f);
-  if (channels >= static_cast<std::int64_t>(hn::Lanes(narrow))) return visit_channel_vectors(narrow, channels, f);
+  if (channels >= static_cast<std::int64_t>(hn::Lanes(narrow)))
+    return visit_channel_vectors(narrow, channels, f);
   visit_channel_vectors(one, channels, f);
 }
 

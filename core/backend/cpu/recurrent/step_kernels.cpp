@@ -19,13 +19,13 @@ void StepRows(detail::RecurrentCell cell, const detail::RecurrentArrays<float>& 
               std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row)
     visit_vectors<float>(0, a.width,
-                       [&](std::int64_t j, auto io) HWY_ATTR { recurrent_step(cell, a, row, j, io); });
+                         [&](std::int64_t j, auto io) HWY_ATTR { recurrent_step(cell, a, row, j, io); });
 }
 void GradientRows(detail::RecurrentCell cell, const detail::RecurrentGradients<float>& a, std::int64_t begin,
                   std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row)
     visit_vectors<float>(0, a.width,
-                       [&](std::int64_t j, auto io) HWY_ATTR { recurrent_gradient(cell, a, row, j, io); });
+                         [&](std::int64_t j, auto io) HWY_ATTR { recurrent_gradient(cell, a, row, j, io); });
 }
 
 }  // namespace fq::HWY_NAMESPACE

@@ -81,7 +81,8 @@ struct AttentionWeights {
     const std::int64_t seen = rows.visible(p.row);
     if (Phase == 0) shared.largest[t.thread] = lane_maximum(p.row, p.lane, seen, kept);
     if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 4) shared.sums[t.thread] = exponential_sum(p.row, p.lane, seen, shared.largest[p.first], kept);
+    if (Phase == 4)
+      shared.sums[t.thread] = exponential_sum(p.row, p.lane, seen, shared.largest[p.first], kept);
     if constexpr (4 < Phase && Phase < 8) join_lanes<Phase - 5>(shape, p, shared.sums, JoinSums{});
     if (Phase == 8) divide(p.row, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
   }
@@ -163,8 +164,9 @@ void attention_weights(const AttentionRows& rows, const Tensor& mask, Tensor& sc
   if (scores.numel() == 0) return;
   visit_float(scores.dtype(), [&]<class T>(T) {
     const auto shape = RowBlocks::of(scores.numel() / rows.keys, rows.keys);
-    launch_stateful_blocks(scores.device(), shape.blocks(),
-                       AttentionWeights<T>{shape, rows, device_data<T>(mask), mutable_device_data<T>(scores)});
+    launch_stateful_blocks(
+        scores.device(), shape.blocks(),
+        AttentionWeights<T>{shape, rows, device_data<T>(mask), mutable_device_data<T>(scores)});
   });
 }
 
@@ -172,9 +174,9 @@ void attention_weights_backward(const Tensor& p, double scale, Tensor& dp) {
   if (p.numel() == 0) return;
   visit_float(p.dtype(), [&]<class T>(T) {
     const auto shape = RowBlocks::of(p.numel() / p.dim(-1), p.dim(-1));
-    launch_stateful_blocks(
-        p.device(), shape.blocks(),
-        AttentionWeightsBackward<T>{shape, device_data<T>(p), static_cast<T>(scale), mutable_device_data<T>(dp)});
+    launch_stateful_blocks(p.device(), shape.blocks(),
+                           AttentionWeightsBackward<T>{shape, device_data<T>(p), static_cast<T>(scale),
+                                                       mutable_device_data<T>(dp)});
   });
 }
 
@@ -183,7 +185,7 @@ void rotate(const Tensor& x, const Tensor& table, const Rotation& rotation, Tens
   visit_float(x.dtype(), [&]<class T>(T) {
     const std::int64_t items = x.numel() / rotation.width * (rotation.width - rotation.pairs);
     launch_each(x.device(), items,
-              Rotate<T>{rotation, device_data<T>(x), device_data<T>(table), mutable_device_data<T>(y)});
+                Rotate<T>{rotation, device_data<T>(x), device_data<T>(table), mutable_device_data<T>(y)});
   });
 }
 

@@ -46,10 +46,10 @@ class ChannelReader {
     numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
     auto* numbers = mutable_device_data<float>(numbers_);
     const Alarm nan = grid != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
-    launch_each(
-        sums.device(), channels,
-        ChannelNumbers{source_.scale, source_.shift, grid != nullptr ? device_data<float>(grid->scale) : nullptr,
-                       scale.numel() == 1, numbers, numbers + row, numbers + 2 * row, nan});
+    launch_each(sums.device(), channels,
+                ChannelNumbers{source_.scale, source_.shift,
+                               grid != nullptr ? device_data<float>(grid->scale) : nullptr,
+                               scale.numel() == 1, numbers, numbers + row, numbers + 2 * row, nan});
     source_.scale = numbers;
     source_.multiplier = numbers + row;
     source_.offset = shift.defined() ? numbers + 2 * row : nullptr;
@@ -77,7 +77,8 @@ struct WithSource {
     f(ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, grid, nan_text).source());
   }
   void operator()(const PooledSums& x) const {
-    f(PooledPixels{device_data<std::int32_t>(x.sums), device_data<float>(x.scale), static_cast<float>(x.count)});
+    f(PooledPixels{device_data<std::int32_t>(x.sums), device_data<float>(x.scale),
+                   static_cast<float>(x.count)});
   }
   void operator()(const Averages& x) const { f(AverageValues{device_data<float>(x.values), offset()}); }
   void operator()(const CodeAddition& x) const {
@@ -167,18 +168,18 @@ void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::st
   if (out.codes.numel() == 0) return;
   const Grid& grid = out.grid;
   with_source(x, &grid, nan_text, [&]<class Source>(const Source& source) {
-    launch_groups(
-        out.codes.device(), out.codes.numel(),
-        WriteCodes<Source>{source, device_data<float>(grid.scale), device_data<float>(grid.amax),
-                           CodeFormat::of(grid.format), x.relu, out.codes.mutable_raw(), mask_data(&out.mask)});
+    launch_groups(out.codes.device(), out.codes.numel(),
+                  WriteCodes<Source>{source, device_data<float>(grid.scale), device_data<float>(grid.amax),
+                                     CodeFormat::of(grid.format), x.relu, out.codes.mutable_raw(),
+                                     mask_data(&out.mask)});
   });
 }
 
 void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const std::string& nan_text,
                 Tensor& out) {
   launch_each(b.device(), b.numel(),
-            BiasCodes{device_data<float>(b), device_data<float>(scale), scale.numel() == 1, room,
-                      mutable_device_data<std::int32_t>(out), alarm(b.device(), nan_text)});
+              BiasCodes{device_data<float>(b), device_data<float>(scale), scale.numel() == 1, room,
+                        mutable_device_data<std::int32_t>(out), alarm(b.device(), nan_text)});
 }
 
 }  // namespace fq::cuda

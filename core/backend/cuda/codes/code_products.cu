@@ -67,22 +67,24 @@ struct ScaleWeightGradient {
 template <class Out>
 void scale_typed(const Tensor& x, const Tensor& scales, Tensor& out) {
   launch_groups(x.device(), x.numel(),
-             ScaleToBf16<Out>{device_data<float>(x), device_data<float>(scales), repeated(x, scales),
-                              mutable_device_data<Out>(out)});
+                ScaleToBf16<Out>{device_data<float>(x), device_data<float>(scales), repeated(x, scales),
+                                 mutable_device_data<Out>(out)});
 }
 
 }  // namespace
 
 void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
   launch_each(out.device(), out.numel(),
-            ProductScale{device_data<float>(s_x), device_data<float>(s_w), s_w.numel(), mutable_device_data<float>(out)});
+              ProductScale{device_data<float>(s_x), device_data<float>(s_w), s_w.numel(),
+                           mutable_device_data<float>(out)});
 }
 
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
   if (y.numel() == 0) return;
-  launch_groups(y.device(), y.numel(),
-             ScaleProducts{mutable_device_data<float>(y), device_data<float>(scale), device_data<float>(bias),
-                           repeated(y, scale), repeated(y, bias.defined() ? bias : scale)});
+  launch_groups(
+      y.device(), y.numel(),
+      ScaleProducts{mutable_device_data<float>(y), device_data<float>(scale), device_data<float>(bias),
+                    repeated(y, scale), repeated(y, bias.defined() ? bias : scale)});
 }
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t, Tensor& out) {
@@ -92,9 +94,10 @@ void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t, Tensor& 
 
 void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
   if (dw.numel() == 0) return;
-  launch_groups(dw.device(), dw.numel(),
-             ScaleWeightGradient{mutable_device_data<float>(dw), device_data<float>(s_x), device_data<float>(s_w),
-                                 AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
+  launch_groups(
+      dw.device(), dw.numel(),
+      ScaleWeightGradient{mutable_device_data<float>(dw), device_data<float>(s_x), device_data<float>(s_w),
+                          AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
 }
 
 }  // namespace fq::cuda

@@ -99,8 +99,8 @@ struct Quantize {
   }
 };
 
-/// Returns per-block numbers in the order of `make_blocks`. Copies that are needed for this order are stored in
-/// `kept`.
+/// Returns per-block numbers in the order of `make_blocks`. Copies that are needed for this order are stored
+/// in `kept`.
 const float* block_numbers(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
   if (along_axis(x)) return device_data<float>(numbers);
   kept.push_back(fq::detail::numbers_in_memory(numbers, x.grid.granularity, x.shape(), x.layout()));
@@ -110,10 +110,14 @@ const float* block_numbers(const Tensor& numbers, const QuantizedTensor& x, std:
 template <class Blocks>
 Quantize<Blocks> quantize_body(const QuantizeCall& call, std::vector<Tensor>& kept) {
   auto& out = call.out;
-  return {
-      device_data<float>(call.x),  block_numbers(out.grid.scale, out, kept),   block_numbers(out.grid.amax, out, kept),
-      out.codes.mutable_raw(), mutable_device_data<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format),
-      make_blocks<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
+  return {device_data<float>(call.x),
+          block_numbers(out.grid.scale, out, kept),
+          block_numbers(out.grid.amax, out, kept),
+          out.codes.mutable_raw(),
+          mutable_device_data<std::uint8_t>(out.mask),
+          CodeFormat::of(out.grid.format),
+          make_blocks<Blocks>(out),
+          alarm(call.x.device(), call.nan_text)};
 }
 
 /// Quantizes several tensors, one after another.
@@ -172,14 +176,15 @@ struct ApplyMask {
 template <class Out, class Blocks>
 void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
   launch_groups(out.device(), out.numel(),
-             Decode<Out, Blocks>{x.codes.raw(), scale, mutable_device_data<Out>(out),
-                                 CodeFormat::of(x.grid.format), make_blocks<Blocks>(x)});
+                Decode<Out, Blocks>{x.codes.raw(), scale, mutable_device_data<Out>(out),
+                                    CodeFormat::of(x.grid.format), make_blocks<Blocks>(x)});
 }
 
 template <class Out>
 void decode_typed(const QuantizedTensor& x, const float* scale, Tensor& out) {
   if (x.codes.numel() == 0) return;
-  has_row_blocks(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out) : decode_blocks<Out, BlockMap>(x, scale, out);
+  has_row_blocks(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out)
+                    : decode_blocks<Out, BlockMap>(x, scale, out);
 }
 
 template <class Blocks>
@@ -202,14 +207,16 @@ void quantize_many(std::span<const QuantizeCall> calls) {
   if (items.empty()) return;
   const Device device = calls.front().x.device();
   const Storage table = constant(items.data(), items.size() * sizeof items[0], device);
-  launch_each(device, groups,
-            Many{reinterpret_cast<const typename Many::Item*>(table.data()), static_cast<int>(items.size())});
+  launch_each(
+      device, groups,
+      Many{reinterpret_cast<const typename Many::Item*>(table.data()), static_cast<int>(items.size())});
 }
 
 template <class Word>
 void mask_words(const Tensor& dy, const Tensor& mask, Tensor& out) {
   launch_groups(out.device(), out.numel(),
-             ApplyMask<Word>{device_data<Word>(dy), device_data<std::uint8_t>(mask), mutable_device_data<Word>(out)});
+                ApplyMask<Word>{device_data<Word>(dy), device_data<std::uint8_t>(mask),
+                                mutable_device_data<Word>(out)});
 }
 
 }  // namespace

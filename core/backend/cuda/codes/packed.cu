@@ -44,18 +44,18 @@ struct UnpackCodes {
 
 void pack_codes(const Tensor& codes, Tensor& out) {
   launch_each(out.device(), out.nbytes(),
-            PackCodes{{codes.numel(), bit_width(out.dtype())},
-                      device_data<std::uint8_t>(codes),
-                      mutable_device_data<std::uint8_t>(out)});
+              PackCodes{{codes.numel(), bit_width(out.dtype())},
+                        device_data<std::uint8_t>(codes),
+                        mutable_device_data<std::uint8_t>(out)});
 }
 
 void unpack_codes(const Tensor& packed, bool is_signed, Tensor& out) {
   const int bits = bit_width(packed.dtype());
   launch_each(out.device(), packed.nbytes(),
-            UnpackCodes{{out.numel(), bits},
-                        device_data<std::uint8_t>(packed),
-                        is_signed ? 1u << (bits - 1) : 0u,
-                        mutable_device_data<std::uint8_t>(out)});
+              UnpackCodes{{out.numel(), bits},
+                          device_data<std::uint8_t>(packed),
+                          is_signed ? 1u << (bits - 1) : 0u,
+                          mutable_device_data<std::uint8_t>(out)});
 }
 
 }  // namespace fq::cuda

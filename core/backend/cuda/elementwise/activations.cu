@@ -74,14 +74,16 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const fq::detail::
 void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
   const Device device = mask.device();
   launch_groups(device, mask.numel(),
-             KeepMask{blocks, captured_step(device), mutable_device_data<std::uint8_t>(mask)});
+                KeepMask{blocks, captured_step(device), mutable_device_data<std::uint8_t>(mask)});
 }
 
 void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    launch_groups(
-        x.device(), x.numel(),
-        Keep<T>{device_data<T>(x), device_data<std::uint8_t>(mask), mutable_device_data<T>(y), {static_cast<T>(scale)}});
+    launch_groups(x.device(), x.numel(),
+                  Keep<T>{device_data<T>(x),
+                          device_data<std::uint8_t>(mask),
+                          mutable_device_data<T>(y),
+                          {static_cast<T>(scale)}});
   });
 }
 

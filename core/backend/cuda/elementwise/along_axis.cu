@@ -88,11 +88,12 @@ void take(const Tensor& x, int axis, const std::vector<std::int64_t>& from, doub
   const Tensor elements = uploaded(from, device);
   const auto* list = device_data<std::int64_t>(elements);
   if (bit_width(x.dtype()) == 1)
-    return launch_groups(device, y.numel(),
-                      TakeBits{device_data<std::uint8_t>(x), mutable_device_data<std::uint8_t>(y), list, where});
+    return launch_groups(
+        device, y.numel(),
+        TakeBits{device_data<std::uint8_t>(x), mutable_device_data<std::uint8_t>(y), list, where});
   fq::detail::visit_fill_word(x.dtype(), fill, [&]<class Word>(Word word) {
     launch_each(device, y.numel(),
-              TakeWords<Word>{device_data<Word>(x), mutable_device_data<Word>(y), list, where, word});
+                TakeWords<Word>{device_data<Word>(x), mutable_device_data<Word>(y), list, where, word});
   });
 }
 
@@ -103,8 +104,9 @@ void mix(const Tensor& x, int axis, const fq::detail::AxisMix& mix, Tensor& y) {
                weight = uploaded(mix.weight, device);
   visit_float(x.dtype(), [&]<class T>(T) {
     launch_each(device, y.numel(),
-              MixRows<T>{device_data<T>(x), mutable_device_data<T>(y), device_data<std::int64_t>(begin),
-                         device_data<std::int64_t>(from), device_data<double>(weight), fibres(x, axis, mix.rows())});
+                MixRows<T>{device_data<T>(x), mutable_device_data<T>(y), device_data<std::int64_t>(begin),
+                           device_data<std::int64_t>(from), device_data<double>(weight),
+                           fibres(x, axis, mix.rows())});
   });
 }
 

@@ -30,8 +30,9 @@ struct Combine {
 
 template <class T, class F>
 void combine_typed(const Tensor& a, const Tensor& b, const Strides& strides, F f, Tensor& y) {
-  launch_groups<pack_size<T>>(y.device(), y.numel(),
-                           Combine<T, F>{device_data<T>(a), device_data<T>(b), mutable_device_data<T>(y), strides, f});
+  launch_groups<pack_size<T>>(
+      y.device(), y.numel(),
+      Combine<T, F>{device_data<T>(a), device_data<T>(b), mutable_device_data<T>(y), strides, f});
 }
 
 /// Kept axes of x, with their strides in `out` and in x, and summed axes, with their strides in x.
@@ -109,8 +110,8 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
     reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, elements, put);
   else
     launch_each(x.device(), channels,
-              GatherSum<T, Joined>{elements, axes.kept, axes.summed, channels == 0 ? 0 : x.numel() / channels,
-                                   put});
+                GatherSum<T, Joined>{elements, axes.kept, axes.summed,
+                                     channels == 0 ? 0 : x.numel() / channels, put});
 }
 
 }  // namespace

@@ -81,8 +81,8 @@ struct Gather {
 template <class Word>
 void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   launch_groups(x.device(), x.numel(),
-             Gather<Word>{static_cast<const Word*>(x.raw()), static_cast<Word*>(y.mutable_raw()),
-                          Strides::of(walk)});
+                Gather<Word>{static_cast<const Word*>(x.raw()), static_cast<Word*>(y.mutable_raw()),
+                             Strides::of(walk)});
 }
 
 /// Gathers the bits of a mask, byte by byte of y.
@@ -99,8 +99,8 @@ struct GatherBits {
 
 void gather_bits(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   launch_groups(x.device(), x.numel(),
-             GatherBits{static_cast<const std::uint8_t*>(x.raw()),
-                        static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
+                GatherBits{static_cast<const std::uint8_t*>(x.raw()),
+                           static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
 }
 
 /// Transposes consecutive matrices if both of their axes are contiguous. Returns false otherwise.
@@ -176,8 +176,8 @@ bool try_words(const StridedBits& c, const void* in, void* out, Device device) {
   const bool steps = c.runs == 1 || (c.step_x | c.step_y) % bits == 0;
   if (!c.whole_bytes() || c.count % bits != 0 || !steps || addresses % size != 0) return false;
   launch_each(device, c.runs * (c.count / bits),
-            CopyWords<Word>{reinterpret_cast<const Word*>(from), reinterpret_cast<Word*>(to), c.count / bits,
-                            c.step_x / bits, c.step_y / bits});
+              CopyWords<Word>{reinterpret_cast<const Word*>(from), reinterpret_cast<Word*>(to),
+                              c.count / bits, c.step_x / bits, c.step_y / bits});
   return true;
 }
 
@@ -199,8 +199,8 @@ void relayout(const Tensor& in, Tensor& out) {
   if (bit_width(in.dtype()) > 1)
     return transpose(in.raw(), out.mutable_raw(), bit_width(in.dtype()), s[0], rows, columns, in.device());
   launch_each(in.device(), out.nbytes(),
-            TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
-                          static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
+              TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
+                            static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
 }
 
 void copy_runs(const StridedBits& copy, const void* in, void* out, Device device) {
@@ -209,7 +209,7 @@ void copy_runs(const StridedBits& copy, const void* in, void* out, Device device
     return;
   const std::int64_t end = copy.target + (copy.runs - 1) * copy.step_y + copy.count;
   launch_each(device, (end + 7) / 8 - copy.target / 8,
-            CopyBits{copy, static_cast<const std::uint8_t*>(in), static_cast<std::uint8_t*>(out)});
+              CopyBits{copy, static_cast<const std::uint8_t*>(in), static_cast<std::uint8_t*>(out)});
 }
 
 }  // namespace fq::cuda

@@ -111,23 +111,23 @@ struct OneHot {
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "a whole number");
   launch_each(values.device(), values.numel(),
-            CheckWhole{device_data<float>(values), alarm(values.device(), text, AlarmKind::argument)});
+              CheckWhole{device_data<float>(values), alarm(values.device(), text, AlarmKind::argument)});
 }
 
 void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
                    std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
   launch_each(values.device(), values.numel(),
-            CheckIndices{device_data<std::int64_t>(values), size, allowed.value_or(0),
-                         alarm(values.device(), text, AlarmKind::argument)});
+              CheckIndices{device_data<std::int64_t>(values), size, allowed.value_or(0),
+                           alarm(values.device(), text, AlarmKind::argument)});
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
   const RowGroups groups(table.dim(1));
   visit_float(table.dtype(), [&]<class T>(T) {
     launch_each(y.device(), ids.numel() * groups.groups,
-              GatherRows<T>{device_data<std::int64_t>(ids), device_data<T>(table), mutable_device_data<T>(y),
-                            table.dim(0), groups});
+                GatherRows<T>{device_data<std::int64_t>(ids), device_data<T>(table),
+                              mutable_device_data<T>(y), table.dim(0), groups});
   });
 }
 
@@ -148,15 +148,16 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   auto* uses = reinterpret_cast<Uses*>(mutable_device_data<std::int32_t>(found));
   launch_each(device, count, FindUses{pairs.sorted_keys, count, uses});
   visit_float(table.dtype(), [&]<class T>(T) {
-    launch_each(device, rows * groups.groups,
-              SumRows<T>{uses, pairs.sorted_values, device_data<T>(x), mutable_device_data<T>(table), groups});
+    launch_each(
+        device, rows * groups.groups,
+        SumRows<T>{uses, pairs.sorted_values, device_data<T>(x), mutable_device_data<T>(table), groups});
   });
 }
 
 void one_hot(const Tensor& labels, const AxisView& view, Tensor& out) {
-  launch_each(
-      out.device(), out.numel(),
-      OneHot{device_data<std::int64_t>(labels), mutable_device_data<float>(out), view.inner, view.size, view.inner});
+  launch_each(out.device(), out.numel(),
+              OneHot{device_data<std::int64_t>(labels), mutable_device_data<float>(out), view.inner,
+                     view.size, view.inner});
 }
 
 }  // namespace fq::cuda

@@ -15,7 +15,8 @@ using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
 
 /// Returns the milliseconds of several runs after a first run. Infinite if the kernel does not run.
 float measure_time(const cublasLtMatmulAlgo_t& algorithm,
-              const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run, cudaStream_t stream) {
+                   const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run,
+                   cudaStream_t stream) {
   constexpr int rounds = 5;
   if (run(algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<float>::infinity();
   Event begin, end;

@@ -32,7 +32,7 @@ struct PutBias {
 template <class T>
 void add_typed_bias(const Tensor& bias, Tensor& y) {
   launch_each(y.device(), y.numel(),
-            AddBias<T>{static_cast<const T*>(bias.raw()), bias.numel(), static_cast<T*>(y.mutable_raw())});
+              AddBias<T>{static_cast<const T*>(bias.raw()), bias.numel(), static_cast<T*>(y.mutable_raw())});
 }
 
 template <class T>

@@ -14,7 +14,8 @@ namespace {
 /// Opens the library, unless the program is linked with cuBLASLt.
 void* open_library() {
   if (dlsym(RTLD_DEFAULT, "cublasLtMatmul") != nullptr) return RTLD_DEFAULT;
-  return open_first(blas_lt_paths(binary_path(reinterpret_cast<const void*>(&open_library)), CUBLAS_VER_MAJOR));
+  return open_first(
+      blas_lt_paths(binary_path(reinterpret_cast<const void*>(&open_library)), CUBLAS_VER_MAJOR));
 }
 
 struct Symbols {

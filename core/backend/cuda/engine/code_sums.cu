@@ -92,7 +92,7 @@ void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t
 void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device) {
   if (from.padded == sums && corrections == nullptr) return;
   launch_each(device, from.rows * from.groups * from.outputs,
-            FinishSums{from, from.outputs, from.groups, corrections, sums});
+              FinishSums{from, from.outputs, from.groups, corrections, sums});
 }
 
 void add_part(const float* part, std::int64_t count, bool first, std::int32_t* sums, Device device) {

@@ -12,7 +12,7 @@ struct WeightShape {
   bool computes_dx;
 
   static WeightShape of(const ColumnShape& s, std::int64_t outputs) {
-    return {s.group_channels(), s.row,   outputs, s.conv.kh * s.conv.kw, s.products(),
+    return {s.group_channels(), s.row,        outputs, s.conv.kh * s.conv.kw, s.products(),
             s.group_outputs(),  s.computes_dx};
   }
   /// Returns the index of the weight for column k of an output, in OIHW order.
@@ -58,8 +58,8 @@ void pack(const ColumnShape& s, const void* w, int bytes, std::int64_t outputs, 
           Device device) {
   visit_word(bytes, [&]<class Word>(Word) {
     launch_each(device, s.conv.groups * outputs * s.row,
-              PackWeights<Word>{WeightShape::of(s, outputs), static_cast<const Word*>(w),
-                                static_cast<Word*>(packed), transposed});
+                PackWeights<Word>{WeightShape::of(s, outputs), static_cast<const Word*>(w),
+                                  static_cast<Word*>(packed), transposed});
   });
 }
 
@@ -78,8 +78,8 @@ void pack_weights_transposed(const ColumnShape& s, const void* w, int bytes, std
 void unpack_weights(const ColumnShape& s, const void* packed, int bytes, void* w, Device device) {
   visit_word(bytes, [&]<class Word>(Word) {
     launch_each(device, s.conv.o * s.row,
-              UnpackWeights<Word>{WeightShape::of(s, s.group_outputs()), static_cast<const Word*>(packed),
-                                  static_cast<Word*>(w)});
+                UnpackWeights<Word>{WeightShape::of(s, s.group_outputs()), static_cast<const Word*>(packed),
+                                    static_cast<Word*>(w)});
   });
 }
 

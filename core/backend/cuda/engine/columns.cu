@@ -185,7 +185,8 @@ struct AddWindows {
     Word sum{};
     s.down.visit(s.down.first_tap(y), [&](int ky, int oy) {
       s.across.visit(first_kx, [&](int kx, int ox) {
-        add_word(sum, image + (oy * s.across.windows + ox) * step + (ky * s.across.taps + kx) * group_channels);
+        add_word(sum,
+                 image + (oy * s.across.windows + ox) * step + (ky * s.across.taps + kx) * group_channels);
       });
     });
     dx[i] = sum;
@@ -197,8 +198,8 @@ void take(const ColumnShape& s, std::int64_t elements, const void* x, bool shift
           Device device) {
   const std::int64_t runs = s.row / (elements * count);
   launch_checked(device, s.conv.n * s.conv.oh * s.conv.ow * s.conv.groups * runs,
-          TakeWindows<Word, count>{Windows::of(s, elements), runs, static_cast<const Word*>(x),
-                                   static_cast<Run<Word, count>*>(columns), shifted});
+                 TakeWindows<Word, count>{Windows::of(s, elements), runs, static_cast<const Word*>(x),
+                                          static_cast<Run<Word, count>*>(columns), shifted});
 }
 
 template <class Word>

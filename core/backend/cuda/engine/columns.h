@@ -28,8 +28,8 @@ struct ColumnShape {
   /// for single pixels.
   [[nodiscard]] static ColumnShape float_shape(const ConvShape& conv, int bytes, bool computes_dx = false);
   /// Returns dX of a convolution of stride 1 as a convolution of dY. It uses the same weights with reversed
-  /// taps and with inputs and outputs exchanged, which `computes_dx` does. Returns nullopt for other strides, and
-  /// for padding larger than the windows reach.
+  /// taps and with inputs and outputs exchanged, which `computes_dx` does. Returns nullopt for other strides,
+  /// and for padding larger than the windows reach.
   [[nodiscard]] static std::optional<ConvShape> gradient_conv(const ConvShape& conv);
   [[nodiscard]] std::int64_t group_channels() const { return conv.c / conv.groups; }
   [[nodiscard]] std::int64_t group_outputs() const { return conv.o / conv.groups; }

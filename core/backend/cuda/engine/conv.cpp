@@ -98,7 +98,8 @@ bool uses_depthwise(const ConvShape& conv, DType type, std::initializer_list<con
 /// of dx.
 std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type) {
   const auto gradient = ColumnShape::gradient_conv(conv);
-  if (!gradient || conv.o * byte_width(type) > 2 * conv.c * byte_width(product_type(type))) return std::nullopt;
+  if (!gradient || conv.o * byte_width(type) > 2 * conv.c * byte_width(product_type(type)))
+    return std::nullopt;
   if (ColumnShape::of(conv).trivial()) return std::nullopt;
   return ColumnShape::float_shape(*gradient, byte_width(type), true);
 }
@@ -106,7 +107,7 @@ std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type
 }  // namespace
 
 void visit_images(std::int64_t count, std::int64_t bytes,
-                const std::function<void(std::int64_t, std::int64_t)>& f) {
+                  const std::function<void(std::int64_t, std::int64_t)>& f) {
   constexpr std::int64_t most = std::int64_t{256} << 20;
   const std::int64_t images =
       std::clamp<std::int64_t>(most / std::max<std::int64_t>(bytes, 1), 1, std::max<std::int64_t>(count, 1));
@@ -123,7 +124,8 @@ void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DT
                         Device device) {
   if (uses_depthwise(conv, type, {dy, dx}))
     return depthwise_backward_data(conv, dy, w, type, static_cast<float*>(dx), device);
-  if (const auto gradient = columns_of_gradient(conv, type)) return convolve(*gradient, dy, w, type, dx, device);
+  if (const auto gradient = columns_of_gradient(conv, type))
+    return convolve(*gradient, dy, w, type, dx, device);
   const auto s = ColumnShape::float_shape(conv, byte_width(type));
   const auto sizes = GroupSizes::of(s);
   const PackedWeights weights(s, w, type, device);

@@ -22,7 +22,7 @@ void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy
 /// Calls f(first image, number of images) for parts of `count` images of `bytes` each. The columns of a part
 /// take at most 256 MiB.
 void visit_images(std::int64_t count, std::int64_t bytes,
-                const std::function<void(std::int64_t, std::int64_t)>& f);
+                  const std::function<void(std::int64_t, std::int64_t)>& f);
 
 // Depthwise convolutions, each channel by itself: their products are too small for matrices. As conv.h and
 // exact.h have them, for the shapes that `takes_depthwise` names.

@@ -90,8 +90,8 @@ Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device)
   const std::int64_t taps = s.kh * s.kw;
   Storage out(s.c * taps * static_cast<std::int64_t>(sizeof(Sum)), device);
   launch_each(device, s.c * taps,
-            TransposeTaps<Load, Sum>{load, static_cast<const typename Load::Word*>(w),
-                                     reinterpret_cast<Sum*>(out.mutable_data()), Divisor(s.c), taps});
+              TransposeTaps<Load, Sum>{load, static_cast<const typename Load::Word*>(w),
+                                       reinterpret_cast<Sum*>(out.mutable_data()), Divisor(s.c), taps});
   return out;
 }
 
@@ -101,10 +101,10 @@ void depthwise(const ConvShape& s, LoadX load, const void* x, LoadW load_w, cons
   const Storage weights = turned_taps<LoadW, Sum>(s, load_w, w, device);
   const std::int64_t height = back ? s.h : s.oh, width = back ? s.w : s.ow;
   launch_each(device, s.n * height * width * (s.c / 4),
-            DepthwiseTaps<LoadX, Sum, back>{load, static_cast<const typename LoadX::Word*>(x),
-                                            reinterpret_cast<const Sum*>(weights.data()), out,
-                                            DepthwiseAxis::of(s, 0, back), DepthwiseAxis::of(s, 1, back),
-                                            Divisor(s.c / 4), Divisor(height), Divisor(width)});
+              DepthwiseTaps<LoadX, Sum, back>{load, static_cast<const typename LoadX::Word*>(x),
+                                              reinterpret_cast<const Sum*>(weights.data()), out,
+                                              DepthwiseAxis::of(s, 0, back), DepthwiseAxis::of(s, 1, back),
+                                              Divisor(s.c / 4), Divisor(height), Divisor(width)});
 }
 
 template <bool back>

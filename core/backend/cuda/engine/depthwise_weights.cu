@@ -85,17 +85,17 @@ void depthwise_backward_weights(const ConvShape& s, const void* x, const void* d
   auto* partial = reinterpret_cast<float*>(scratch.mutable_data());
   visit_factor(type, [&]<class T>(T) {
     launch_each(device, parts.count * sums / 4,
-              DepthwiseWeightParts<T>{{},
-                                      static_cast<const T*>(x),
-                                      static_cast<const T*>(dy),
-                                      partial,
-                                      s,
-                                      parts,
-                                      Divisor(s.c / 4),
-                                      Divisor(taps),
-                                      Divisor(s.kw),
-                                      Divisor(std::max<std::int64_t>(s.oh * s.ow, 1)),
-                                      Divisor(std::max<std::int64_t>(s.ow, 1))});
+                DepthwiseWeightParts<T>{{},
+                                        static_cast<const T*>(x),
+                                        static_cast<const T*>(dy),
+                                        partial,
+                                        s,
+                                        parts,
+                                        Divisor(s.c / 4),
+                                        Divisor(taps),
+                                        Divisor(s.kw),
+                                        Divisor(std::max<std::int64_t>(s.oh * s.ow, 1)),
+                                        Divisor(std::max<std::int64_t>(s.ow, 1))});
   });
   reduce_channels(device, {sums, 1, parts.count * sums}, SumTerms<PairSum, AddPart>{{partial}},
                   PutTap{dw, Divisor(s.c), taps});

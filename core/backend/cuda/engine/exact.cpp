@@ -159,7 +159,8 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums,
                           Device device) {
   if (uses_depthwise_codes(conv, x, sums)) return depthwise_codes(conv, true, x, w, sums, device);
-  if (const auto gradient = ColumnShape::gradient_conv(conv)) return convolve(*gradient, x, w, sums, device, true);
+  if (const auto gradient = ColumnShape::gradient_conv(conv))
+    return convolve(*gradient, x, w, sums, device, true);
   const auto shape = ColumnShape::of(conv);
   const DType type = choose_value_type(w, device);
   const std::int64_t rows = conv.oh * conv.ow, image = conv.h * conv.w * conv.c;

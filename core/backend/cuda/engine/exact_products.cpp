@@ -21,7 +21,8 @@ void visit_parts(std::int64_t length, std::int64_t part, F&& f) {
 
 }  // namespace
 
-ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool computes_dx)
+ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device,
+                           bool computes_dx)
     : shape_(ColumnShape::of(conv, 16, computes_dx)),
       outputs_(rounded_up(shape_.group_outputs(), 4)),
       weights_(w.data),

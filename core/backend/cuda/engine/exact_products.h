@@ -14,11 +14,12 @@
 namespace fq::cuda {
 
 /// int8 products, padded to sizes that cuBLASLt supports: products in multiples of 16, outputs in multiples
-/// of 4. u8 codes are multiplied as i8 after subtracting 128, and the sums are corrected. `computes_dx` has the
-/// meaning of ColumnShape::computes_dx. The codes of the weights must outlive this object.
+/// of 4. u8 codes are multiplied as i8 after subtracting 128, and the sums are corrected. `computes_dx` has
+/// the meaning of ColumnShape::computes_dx. The codes of the weights must outlive this object.
 class ByteProducts {
  public:
-  ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool computes_dx = false);
+  ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device,
+               bool computes_dx = false);
 
   /// Computes sums [images, oh, ow, o] of codes [images, h, w, c].
   void multiply(const std::byte* x, std::int64_t images, std::int32_t* sums);

@@ -84,9 +84,9 @@ void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, GgmlRounding roun
                  const std::string& nan_text, Tensor& codes, Tensor& steps) {
   const bool guard = !nan_text.empty();
   launch_each(x.device(), x.numel() / ggml_block,
-            GgmlCodes{device_data<float>(x), device_data<float>(extreme_codes), mutable_device_data<std::int8_t>(codes),
-                      mutable_device_data<float16>(steps), rounding, guard,
-                      guard ? alarm(x.device(), nan_text) : Alarm{}});
+              GgmlCodes{device_data<float>(x), device_data<float>(extreme_codes),
+                        mutable_device_data<std::int8_t>(codes), mutable_device_data<float16>(steps),
+                        rounding, guard, guard ? alarm(x.device(), nan_text) : Alarm{}});
 }
 
 void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, const Tensor& bias,

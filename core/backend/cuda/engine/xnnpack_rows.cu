@@ -123,7 +123,9 @@ struct ChannelSums {
   }
 };
 
-XnnpackGrids xnnpack_grids(const Tensor& grids, std::int64_t columns) { return {device_data<float>(grids), columns}; }
+XnnpackGrids xnnpack_grids(const Tensor& grids, std::int64_t columns) {
+  return {device_data<float>(grids), columns};
+}
 
 }  // namespace
 
@@ -134,44 +136,44 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, EngineOperand& o
   out.zero_terms = Tensor::empty({outputs}, DType::f32, codes.device());
   if (outputs == 0) return;
   launch_each(codes.device(), outputs,
-            ZeroTerms{device_data<std::int8_t>(codes), device_data<float>(scales), codes.dim(1),
-                      scales.numel() / outputs, mutable_device_data<float>(out.zero_terms)});
+              ZeroTerms{device_data<std::int8_t>(codes), device_data<float>(scales), codes.dim(1),
+                        scales.numel() / outputs, mutable_device_data<float>(out.zero_terms)});
 }
 
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids) {
   const Device device = x.device();
   const std::int64_t rows = x.dim(0), columns = x.dim(1);
   Tensor factors = Tensor::empty({rows}, DType::f32, device);
-  reduce_channels(
-      device, {rows, columns, x.numel()}, FindRowEnds{device_data<float>(x)},
-      PutRowGrid{mutable_device_data<float>(grids), mutable_device_data<float>(factors), alarm(device, nan_text)});
+  reduce_channels(device, {rows, columns, x.numel()}, FindRowEnds{device_data<float>(x)},
+                  PutRowGrid{mutable_device_data<float>(grids), mutable_device_data<float>(factors),
+                             alarm(device, nan_text)});
   launch_each(device, x.numel(),
-            XnnpackCodes{device_data<float>(x), device_data<float>(factors), xnnpack_grids(grids, columns),
-                         mutable_device_data<std::int8_t>(codes)});
+              XnnpackCodes{device_data<float>(x), device_data<float>(factors), xnnpack_grids(grids, columns),
+                           mutable_device_data<std::int8_t>(codes)});
 }
 
 void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values) {
   launch_each(values.device(), values.numel(),
-            XnnpackValues{device_data<std::int8_t>(codes), xnnpack_grids(grids, codes.dim(1)),
-                          mutable_device_data<float>(values)});
+              XnnpackValues{device_data<std::int8_t>(codes), xnnpack_grids(grids, codes.dim(1)),
+                            mutable_device_data<float>(values)});
 }
 
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const EngineOperand& w, const Tensor& bias,
                            Tensor& y) {
   if (y.numel() == 0) return;
   const CodeBlocks blocks(x, w.codes);
-  launch_each(
-      y.device(), blocks.items(),
-      XnnpackBlocks{blocks, xnnpack_grids(grids, x.dim(1)), device_data<float>(w.scales), device_data<float>(w.zero_terms),
-                    device_data<float>(bias), w.scales.numel() / y.dim(1), mutable_device_data<float>(y)});
+  launch_each(y.device(), blocks.items(),
+              XnnpackBlocks{blocks, xnnpack_grids(grids, x.dim(1)), device_data<float>(w.scales),
+                            device_data<float>(w.zero_terms), device_data<float>(bias),
+                            w.scales.numel() / y.dim(1), mutable_device_data<float>(y)});
 }
 
 void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& scale,
                           const Tensor& bias, Tensor& y) {
   launch_each(y.device(), y.numel(),
-            ChannelSums{device_data<std::int32_t>(sums), device_data<std::int32_t>(weights),
-                        xnnpack_grids(grids, y.dim(1)), device_data<float>(scale), device_data<float>(bias),
-                        scale.numel() == 1 ? 0 : 1, mutable_device_data<float>(y)});
+              ChannelSums{device_data<std::int32_t>(sums), device_data<std::int32_t>(weights),
+                          xnnpack_grids(grids, y.dim(1)), device_data<float>(scale), device_data<float>(bias),
+                          scale.numel() == 1 ? 0 : 1, mutable_device_data<float>(y)});
 }
 
 }  // namespace fq::cuda

@@ -127,8 +127,8 @@ template <class Reduction, class Put>
 void reduce_parts(Device device, const ChannelView& view, const ReductionShape& shape, Reduction reduction,
                   Put put) {
   launch_blocks(device, shape.tiles * shape.parts,
-             ChannelParts<Reduction, Put>{reduction, put, ChannelElements(view, shape.lanes), shape,
-                                          Divisor(shape.tiles), Divisor(shape.width), shape.warp_lanes()});
+                ChannelParts<Reduction, Put>{reduction, put, ChannelElements(view, shape.lanes), shape,
+                                             Divisor(shape.tiles), Divisor(shape.width), shape.warp_lanes()});
 }
 
 }  // namespace loops

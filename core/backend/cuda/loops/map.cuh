@@ -43,14 +43,15 @@ struct MapTwo {
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
   launch_groups<pack_size<T>>(x.device(), x.numel(),
-                           loops::MapOne<T, F>{device_data<T>(x), mutable_device_data<T>(y), f});
+                              loops::MapOne<T, F>{device_data<T>(x), mutable_device_data<T>(y), f});
 }
 
 /// Sets y[i] = f(a[i], b[i]) for elements of type T. y may be a or b.
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
-  launch_groups<pack_size<T>>(a.device(), a.numel(),
-                           loops::MapTwo<T, F>{device_data<T>(a), device_data<T>(b), mutable_device_data<T>(y), f});
+  launch_groups<pack_size<T>>(
+      a.device(), a.numel(),
+      loops::MapTwo<T, F>{device_data<T>(a), device_data<T>(b), mutable_device_data<T>(y), f});
 }
 
 }  // namespace fq::cuda

@@ -91,7 +91,8 @@ FQ_HD void apply(const Formula& formula, const Of& of, float (&v)[size]) {
 template <class Formula, class Of>
 FQ_HD std::uint8_t mask_byte(const Formula& formula, const Of& of, int count, const float (&v)[group_size]) {
   unsigned bits = 0;
-  for (int j = 0; j < group_size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], pick_row(of, j))) << j;
+  for (int j = 0; j < group_size; ++j)
+    bits |= static_cast<unsigned>(formula.mask(v[j], pick_row(of, j))) << j;
   return static_cast<std::uint8_t>(bits & ((1u << count) - 1));
 }
 
@@ -160,10 +161,10 @@ void quantize_typed(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tens
                              : quantize_columns<group_size, T>(x, formula, rows.ranges, y, mask_bytes(mask));
   if (mask == nullptr)
     launch_groups<pack>(x.device(), x.numel(),
-                     QuantizeRanges<T, Formula, Rows, pack>{formula, rows, from, to, nullptr});
+                        QuantizeRanges<T, Formula, Rows, pack>{formula, rows, from, to, nullptr});
   else
     launch_groups(x.device(), x.numel(),
-               QuantizeRanges<T, Formula, Rows, group_size>{formula, rows, from, to, mask_bytes(mask)});
+                  QuantizeRanges<T, Formula, Rows, group_size>{formula, rows, from, to, mask_bytes(mask)});
 }
 template <class Formula, class Rows>
 void quantize_by_rows(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {

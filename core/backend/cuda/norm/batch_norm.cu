@@ -128,28 +128,29 @@ void moments(const Tensor& x, Tensor& out) {
 
 void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    launch_groups<pack_size<T>>(
-        x.device(), x.numel(),
-        Normalize<T>{device_data<T>(x), device_data<T>(coefficients), coefficients.dim(1), mutable_device_data<T>(y)});
+    launch_groups<pack_size<T>>(x.device(), x.numel(),
+                                Normalize<T>{device_data<T>(x), device_data<T>(coefficients),
+                                             coefficients.dim(1), mutable_device_data<T>(y)});
   });
 }
 
 void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tensor& out) {
   const std::int64_t channels = out.dim(1);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    reduce_channels(x.device(), {channels, 1, x.numel()},
-                    SumTerms<TwoSums<T>, GradientTerms<X, T>>{{device_data<T>(dy), values, device_data<T>(center)}},
-                    PutSums{channels, mutable_device_data<double>(out)});
+    reduce_channels(
+        x.device(), {channels, 1, x.numel()},
+        SumTerms<TwoSums<T>, GradientTerms<X, T>>{{device_data<T>(dy), values, device_data<T>(center)}},
+        PutSums{channels, mutable_device_data<double>(out)});
   });
 }
 
 void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center, const Tensor& coefficients,
                         Tensor& dx) {
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    launch_groups<pack_size<T>>(
-        x.device(), x.numel(),
-        NormalizeBackward<X, T>{device_data<T>(dy), values, device_data<T>(center), device_data<T>(coefficients),
-                                coefficients.dim(1), mutable_device_data<T>(dx)});
+    launch_groups<pack_size<T>>(x.device(), x.numel(),
+                                NormalizeBackward<X, T>{device_data<T>(dy), values, device_data<T>(center),
+                                                        device_data<T>(coefficients), coefficients.dim(1),
+                                                        mutable_device_data<T>(dx)});
   });
 }
 

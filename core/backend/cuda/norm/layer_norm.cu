@@ -171,8 +171,8 @@ void layer_norm(const Tensor& x, std::int64_t length, const Tensor& gamma, const
   visit_float(x.dtype(), [&]<class T>(T) {
     launch_stateful_blocks(
         x.device(), shape.blocks(),
-        Forward<T>{shape, device_data<T>(x), device_data<T>(gamma), device_data<T>(beta), eps, mutable_device_data<T>(y),
-                   mutable_device_data<T>(mean), mutable_device_data<T>(inverse)});
+        Forward<T>{shape, device_data<T>(x), device_data<T>(gamma), device_data<T>(beta), eps,
+                   mutable_device_data<T>(y), mutable_device_data<T>(mean), mutable_device_data<T>(inverse)});
   });
 }
 
@@ -181,11 +181,12 @@ void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma,
   const std::int64_t length = dgamma.numel();
   const auto shape = RowBlocks::of(mean.numel(), length);
   visit_float(x.dtype(), [&]<class T>(T) {
-    launch_stateful_blocks(x.device(), shape.blocks(),
-                       Backward<T>{shape, device_data<T>(dy), device_data<T>(x), device_data<T>(gamma), device_data<T>(mean),
-                                   device_data<T>(inverse), mutable_device_data<T>(dx)});
-    const ParameterTerms<T> terms{device_data<T>(dy), device_data<T>(x), device_data<T>(mean), device_data<T>(inverse),
-                                  length};
+    launch_stateful_blocks(
+        x.device(), shape.blocks(),
+        Backward<T>{shape, device_data<T>(dy), device_data<T>(x), device_data<T>(gamma), device_data<T>(mean),
+                    device_data<T>(inverse), mutable_device_data<T>(dx)});
+    const ParameterTerms<T> terms{device_data<T>(dy), device_data<T>(x), device_data<T>(mean),
+                                  device_data<T>(inverse), length};
     reduce_channels(x.device(), {length, 1, x.numel()}, SumTerms<TwoSums<T>, ParameterTerms<T>>{terms},
                     PutGradients{mutable_device_data<double>(dgamma), mutable_device_data<double>(dbeta)});
   });

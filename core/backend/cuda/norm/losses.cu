@@ -159,10 +159,11 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
                             const Tensor& totals, const Tensor& dy, Tensor& dx) {
   visit_float(log_p.dtype(), [&]<class T>(T) {
-    launch_groups(dx.device(), dx.numel(),
-               EntropyBackward<T>{device_data<T>(log_p), device_data<std::int64_t>(labels),
-                                  smoothed_target(rule, log_p.dim(1)), IgnoredLabel(rule),
-                                  device_data<double>(totals) + 1, device_data<T>(dy), mutable_device_data<T>(dx)});
+    launch_groups(
+        dx.device(), dx.numel(),
+        EntropyBackward<T>{device_data<T>(log_p), device_data<std::int64_t>(labels),
+                           smoothed_target(rule, log_p.dim(1)), IgnoredLabel(rule),
+                           device_data<double>(totals) + 1, device_data<T>(dy), mutable_device_data<T>(dx)});
   });
 }
 
@@ -174,8 +175,8 @@ void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
 void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
   visit_float(a.dtype(), [&]<class T>(T) {
     launch_groups(a.device(), a.numel(),
-               DistanceBackward<T>{device_data<T>(a), device_data<T>(b), device_data<T>(dy), a.numel(),
-                                   mutable_device_data<T>(da), mutable_device_data<T>(db)});
+                  DistanceBackward<T>{device_data<T>(a), device_data<T>(b), device_data<T>(dy), a.numel(),
+                                      mutable_device_data<T>(da), mutable_device_data<T>(db)});
   });
 }
 

@@ -192,10 +192,11 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
     auto* out = mutable_device_data<T>(y);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
-      launch_stateful_blocks(x.device(), shape.blocks(), SoftmaxRows<T>{shape, device_data<T>(x), logarithm, out});
+      launch_stateful_blocks(x.device(), shape.blocks(),
+                             SoftmaxRows<T>{shape, device_data<T>(x), logarithm, out});
     else
       launch_each(x.device(), view.outer * view.inner,
-                SoftmaxLine<T>{{view.size, view.inner}, device_data<T>(x), logarithm, out});
+                  SoftmaxLine<T>{{view.size, view.inner}, device_data<T>(x), logarithm, out});
   });
 }
 
@@ -209,7 +210,7 @@ void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, b
       launch_stateful_blocks(y.device(), shape.blocks(), SoftmaxRowsBackward<T>{shape, g, v, logarithm, out});
     else
       launch_each(y.device(), view.outer * view.inner,
-                SoftmaxLineBackward<T>{{view.size, view.inner}, g, v, logarithm, out});
+                  SoftmaxLineBackward<T>{{view.size, view.inner}, g, v, logarithm, out});
   });
 }
 

@@ -88,8 +88,9 @@ template <class Code>
 void sum_typed(const Tensor& codes, Tensor& sums) {
   const std::int64_t images = codes.dim(0), pixels = codes.dim(2) * codes.dim(3);
   const RowGroups groups = channel_groups(images, codes.dim(1));
-  launch_each(codes.device(), images * groups.groups,
-            SumPixels<Code>{pixels, groups, device_data<Code>(codes), mutable_device_data<std::int32_t>(sums)});
+  launch_each(
+      codes.device(), images * groups.groups,
+      SumPixels<Code>{pixels, groups, device_data<Code>(codes), mutable_device_data<std::int32_t>(sums)});
 }
 
 }  // namespace
@@ -99,7 +100,8 @@ void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const T
   const auto* factor = scale.defined() ? device_data<float>(scale) : nullptr;
   const auto run = [&]<class From, class T>(From, T) {
     launch_each(x.device(), s.n * s.oh * s.ow * groups.groups,
-              Average<From, T>{s, include_padding, groups, device_data<From>(x), factor, mutable_device_data<T>(y)});
+                Average<From, T>{s, include_padding, groups, device_data<From>(x), factor,
+                                 mutable_device_data<T>(y)});
   };
   switch (x.dtype()) {
     case DType::i8:
@@ -114,8 +116,9 @@ void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const T
 void avg_pool_backward(const Tensor& dy, const PoolSizes& s, bool include_padding, Tensor& dx) {
   const RowGroups groups(s.c);
   visit_float(dy.dtype(), [&]<class T>(T) {
-    launch_each(dy.device(), s.n * s.h * s.w * groups.groups,
-              AverageBackward<T>{s, include_padding, groups, device_data<T>(dy), mutable_device_data<T>(dx)});
+    launch_each(
+        dy.device(), s.n * s.h * s.w * groups.groups,
+        AverageBackward<T>{s, include_padding, groups, device_data<T>(dy), mutable_device_data<T>(dx)});
   });
 }
 

@@ -127,8 +127,8 @@ void max_pool(const Tensor& x, const PoolSizes& s, Tensor& y, Tensor* argmax, co
   visit_pooled(x.dtype(), [&]<class T>(T) {
     visit_places(argmax != nullptr ? argmax->dtype() : DType::u8, [&]<class Place>(Place) {
       launch_each(x.device(), s.n * s.oh * s.ow * groups.groups,
-                MaxPool<T, Place>{s, groups, device_data<T>(x), falling, mutable_device_data<T>(y),
-                                  argmax != nullptr ? mutable_device_data<Place>(*argmax) : nullptr});
+                  MaxPool<T, Place>{s, groups, device_data<T>(x), falling, mutable_device_data<T>(y),
+                                    argmax != nullptr ? mutable_device_data<Place>(*argmax) : nullptr});
     });
   });
 }
@@ -138,15 +138,15 @@ void max_pool_backward(const Tensor& dy, const Tensor& argmax, const PoolSizes& 
   visit_float(dy.dtype(), [&]<class T>(T) {
     visit_places(argmax.dtype(), [&]<class Place>(Place) {
       launch_each(dy.device(), s.n * s.h * s.w * groups.groups,
-                MaxPoolBackward<T, Place>{s, groups, device_data<T>(dy), device_data<Place>(argmax),
-                                          mutable_device_data<T>(dx)});
+                  MaxPoolBackward<T, Place>{s, groups, device_data<T>(dy), device_data<Place>(argmax),
+                                            mutable_device_data<T>(dx)});
     });
   });
 }
 
 void reorder_e4m3(const Tensor& bytes, Tensor& out) {
   launch_groups(out.device(), out.numel(),
-             Reorder{device_data<std::uint8_t>(bytes), mutable_device_data<std::uint8_t>(out)});
+                Reorder{device_data<std::uint8_t>(bytes), mutable_device_data<std::uint8_t>(out)});
 }
 
 }  // namespace fq::cuda

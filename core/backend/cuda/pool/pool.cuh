@@ -30,7 +30,7 @@ struct PixelPart {
 
 /// Returns the offset of channel 0 of pixel (row, column) of an image.
 FQ_HD std::int64_t pixel_offset(std::int64_t image, std::int64_t rows, std::int64_t columns, std::int64_t row,
-                            std::int64_t column, std::int64_t channels) {
+                                std::int64_t column, std::int64_t channels) {
   return ((image * rows + row) * columns + column) * channels;
 }
 

@@ -99,9 +99,9 @@ void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
   const int copies = std::clamp(static_cast<int>(std::bit_floor(room)), 1, Body::most_copies);
   const std::int64_t items = x.numel() / (Body::tile * tiles_a_block) + 1;
   launch_blocks(x.device(), std::min(items, blocks_a_processor * processors(x.device())),
-             Body{static_cast<const float*>(x.raw()), x.numel(), rule, bins, copies,
-                  std::min(bins, Body::counters / copies),
-                  reinterpret_cast<unsigned long long*>(sums.mutable_raw())});
+                Body{static_cast<const float*>(x.raw()), x.numel(), rule, bins, copies,
+                     std::min(bins, Body::counters / copies),
+                     reinterpret_cast<unsigned long long*>(sums.mutable_raw())});
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void predictions(const Tensor& scores, Tensor& out) {
   const auto shape = RowBlocks::of(scores.dim(0), scores.dim(1));
   visit_float(scores.dtype(), [&]<class T>(T) {
     launch_blocks(scores.device(), shape.blocks(),
-               FindPredictions<T>{shape, device_data<T>(scores), mutable_device_data<std::int64_t>(out)});
+                  FindPredictions<T>{shape, device_data<T>(scores), mutable_device_data<std::int64_t>(out)});
   });
 }
 

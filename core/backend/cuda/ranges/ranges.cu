@@ -221,7 +221,7 @@ fq::detail::ValueRange range(const Tensor& x) {
 void check_finite(const Tensor& amax, const std::string& nan, const std::string& infinity) {
   const Device device = amax.device();
   launch_groups(device, amax.numel(),
-             CheckFinite{device_data<float>(amax), alarm(device, nan), alarm(device, infinity)});
+                CheckFinite{device_data<float>(amax), alarm(device, nan), alarm(device, infinity)});
 }
 
 void use_ranges(const Tensor& amax, float least, float factor, Tensor& out) {
@@ -233,8 +233,9 @@ void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
 }
 
 void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
-  launch_each(amax.device(), amax.numel(),
-            GrowRange{device_data<float>(batch), device_data<float>(growing), mutable_device_data<float>(amax)});
+  launch_each(
+      amax.device(), amax.numel(),
+      GrowRange{device_data<float>(batch), device_data<float>(growing), mutable_device_data<float>(amax)});
 }
 
 }  // namespace fq::cuda

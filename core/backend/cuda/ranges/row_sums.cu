@@ -69,7 +69,7 @@ void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vecto
     const std::int64_t last = std::min(all, first + chunk);
     fill(first, last - first, own);
     launch_each(device, parts.rows * width,
-              AddParts{own, static_cast<double*>(total.mutable_raw()), width, parts.per_row, first, last});
+                AddParts{own, static_cast<double*>(total.mutable_raw()), width, parts.per_row, first, last});
   }
   sums = total.to_vector<double>();
 }
@@ -240,8 +240,8 @@ void add_errors(const fq::detail::RangeRows& rows, const Tensor& amax, const std
   const auto width = factors.numel();
   add_parts(rows, width, sums, [&](std::int64_t first, std::int64_t count, double* out) {
     launch_each(device, count * width,
-              PartErrors{Errors(format), RowParts(rows), device_data<float>(largest), device_data<float>(factors),
-                         width, first, out});
+                PartErrors{Errors(format), RowParts(rows), device_data<float>(largest),
+                           device_data<float>(factors), width, first, out});
   });
 }
 
@@ -249,9 +249,10 @@ void sweep_ranges(const fq::detail::RangeRows& rows, const std::vector<float>& r
                   const Format& format, Tensor& amax) {
   const Device device = rows.values.device();
   const Tensor candidates = list(ranges, device);
-  launch_each(device, rows.count(),
-            SweepRow{Errors(format), device_data<float>(rows.values), device_data<float>(candidates), rows.length(),
-                     static_cast<int>(ranges.size()), largest, static_cast<float*>(amax.mutable_raw())});
+  launch_each(
+      device, rows.count(),
+      SweepRow{Errors(format), device_data<float>(rows.values), device_data<float>(candidates), rows.length(),
+               static_cast<int>(ranges.size()), largest, static_cast<float*>(amax.mutable_raw())});
 }
 
 }  // namespace fq::cuda

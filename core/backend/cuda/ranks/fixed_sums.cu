@@ -59,8 +59,9 @@ void add_fixed(std::span<const Tensor> terms, int shift, Tensor& sums) {
 }
 
 void from_fixed(const Tensor& sums, int shift, Tensor& out) {
-  launch_groups(out.device(), out.numel(),
-             FromFixed{device_data<std::int64_t>(sums), std::ldexp(1.0, -shift), mutable_device_data<float>(out)});
+  launch_groups(
+      out.device(), out.numel(),
+      FromFixed{device_data<std::int64_t>(sums), std::ldexp(1.0, -shift), mutable_device_data<float>(out)});
 }
 
 }  // namespace fq::cuda

@@ -70,19 +70,21 @@ void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::str
                   FindRowEnds{device_data<float>(x)},
                   PutGrid{mutable_device_data<float>(grids), alarm(device, nan_text)});
   launch_each(device, x.numel(),
-            Code{row_grids(x, grids), device_data<float>(x), mutable_device_data<std::uint8_t>(codes)});
+              Code{row_grids(x, grids), device_data<float>(x), mutable_device_data<std::uint8_t>(codes)});
 }
 
 void dynamic_values(const Tensor& codes, const Tensor& grids, Tensor& out) {
-  launch_each(codes.device(), codes.numel(),
-            Value{row_grids(codes, grids), device_data<std::uint8_t>(codes), mutable_device_data<float>(out)});
+  launch_each(
+      codes.device(), codes.numel(),
+      Value{row_grids(codes, grids), device_data<std::uint8_t>(codes), mutable_device_data<float>(out)});
 }
 
 void dynamic_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& w_scale,
                   Tensor& out) {
-  launch_each(sums.device(), sums.numel(),
-            Sum{row_grids(sums, grids), device_data<std::int32_t>(sums), device_data<std::int32_t>(weights),
-                device_data<float>(w_scale), w_scale.numel() == 1 ? 0 : 1, mutable_device_data<float>(out)});
+  launch_each(
+      sums.device(), sums.numel(),
+      Sum{row_grids(sums, grids), device_data<std::int32_t>(sums), device_data<std::int32_t>(weights),
+          device_data<float>(w_scale), w_scale.numel() == 1 ? 0 : 1, mutable_device_data<float>(out)});
 }
 
 }  // namespace fq::cuda

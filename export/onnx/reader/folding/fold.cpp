@@ -213,9 +213,13 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Mod", modulo},
       {"Pow", [](const Fold& f) { return binary(f, [](double a, double b) { return std::pow(a, b); }); }},
       {"Min",
-       [](const Fold& f) { return reduce_inputs(f, [](double a, double b) { return a < b || a != a ? a : b; }); }},
+       [](const Fold& f) {
+         return reduce_inputs(f, [](double a, double b) { return a < b || a != a ? a : b; });
+       }},
       {"Max",
-       [](const Fold& f) { return reduce_inputs(f, [](double a, double b) { return a > b || a != a ? a : b; }); }},
+       [](const Fold& f) {
+         return reduce_inputs(f, [](double a, double b) { return a > b || a != a ? a : b; });
+       }},
       {"Range", range},
       {"Trilu", trilu},
       {"Size", [](const Fold& f) { return Tensor::from({f.input(0).numel()}, {}); }},

@@ -33,7 +33,7 @@ struct FoldBudget {
 [[nodiscard]] Tensor shape_tensor(const NodeReader& node, const Shape& shape);
 /// Returns `axes` counted from the front. Throws ArgumentError if an axis is out of range or a duplicate.
 [[nodiscard]] std::vector<int> normalized_axes(const NodeReader& node, const std::vector<std::int64_t>& axes,
-                                       int rank);
+                                               int rank);
 
 /// One node and the values of its inputs.
 struct Fold {

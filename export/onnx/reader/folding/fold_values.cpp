@@ -17,7 +17,7 @@ std::vector<std::int64_t> row_major_steps(const Shape& shape) {
 /// Calls `visit` with the offsets in two tensors with these strides, for each index of `shape`.
 template <class F>
 void visit_indices(const Shape& shape, const std::vector<std::int64_t>& first,
-                    const std::vector<std::int64_t>& second, const F& visit) {
+                   const std::vector<std::int64_t>& second, const F& visit) {
   std::vector<std::int64_t> index(shape.size(), 0);
   std::int64_t a = 0, b = 0;
   for (std::int64_t left = numel(shape); left > 0; --left) {
@@ -88,7 +88,9 @@ std::vector<std::int64_t> broadcast_steps(const Tensor& x, const Shape& lead) {
   return steps;
 }
 
-int input_axis(const Fold& f, std::int64_t given) { return normalized_axes(f.node, {given}, f.input(0).rank())[0]; }
+int input_axis(const Fold& f, std::int64_t given) {
+  return normalized_axes(f.node, {given}, f.input(0).rank())[0];
+}
 
 /// Returns a mirrored index. `reflect` does not repeat the edge.
 std::int64_t mirrored(std::int64_t at, std::int64_t size) {
@@ -180,13 +182,13 @@ Tensor fold_matmul(const Fold& f) {
   Tensor out = Tensor::zeros(shape, DType::f64);
   double* to = out.mutable_data<double>();
   visit_indices(out.numel() == 0 ? Shape{0} : lead, broadcast_steps(a, lead), broadcast_steps(b, lead),
-                 [&](std::int64_t left, std::int64_t right) {
-                   for (std::int64_t i = 0; i < rows; ++i, to += columns)
-                     for (std::int64_t k = 0; k < inner; ++k)
-                       for (std::int64_t j = 0; j < columns; ++j)
-                         to[j] += a.data<double>()[left + i * inner + k] *
-                                  b.data<double>()[right + k * columns + j];
-                 });
+                [&](std::int64_t left, std::int64_t right) {
+                  for (std::int64_t i = 0; i < rows; ++i, to += columns)
+                    for (std::int64_t k = 0; k < inner; ++k)
+                      for (std::int64_t j = 0; j < columns; ++j)
+                        to[j] += a.data<double>()[left + i * inner + k] *
+                                 b.data<double>()[right + k * columns + j];
+                });
   if (row) shape.erase(shape.end() - 2);
   if (column) shape.pop_back();
   return convert_type(out.reshape(shape), f.input(0).dtype());

@@ -55,7 +55,7 @@ class GraphView {
 
 /// Replaces chains by layers. Nothing reads the remaining nodes of a chain.
 [[nodiscard]] std::vector<OnnxNode> replace_patterns(const std::vector<OnnxNode>& nodes,
-                                                  const Constants& constants);
+                                                     const Constants& constants);
 
 /// Adds all names that a node and its branches read.
 void add_reads(const OnnxNode& node, std::set<std::string>& names);

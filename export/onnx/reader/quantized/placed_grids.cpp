@@ -183,9 +183,10 @@ class Placing {
     const StoredGrid& stored = grid(read.grid);
     const bool weighted = maker != "input" && state_.contains("parameters/" + maker + ".weight") &&
                           is_quantizable(graph_->at(maker)) && graph_->at(maker).type() != "embedding";
-    FQ_CHECK(weighted && used_weights_.size() == file_.weights.size() && all_readers_share_grid(maker, read.grid),
-             "import_onnx", "{} quantizes {}, where the network has no quantizer: do not quantize this value",
-             stored.origin, what);
+    FQ_CHECK(
+        weighted && used_weights_.size() == file_.weights.size() && all_readers_share_grid(maker, read.grid),
+        "import_onnx", "{} quantizes {}, where the network has no quantizer: do not quantize this value",
+        stored.origin, what);
     const std::string quantizer = maker + ".output_quantizer";
     if (outputs_.insert(quantizer).second) add(quantizer, stored);
   }

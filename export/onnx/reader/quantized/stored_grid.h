@@ -35,7 +35,8 @@ using FindConstant = std::function<Tensor(const std::string&)>;
 [[nodiscard]] Tensor subtract_zero_point(const Tensor& stored, const StoredGrid& grid);
 /// Returns the granularity of the scales. Throws ArgumentError that names the node if the scales do not fit
 /// the codes.
-[[nodiscard]] Granularity scale_granularity(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
+[[nodiscard]] Granularity scale_granularity(const NodeReader& node, const Tensor& codes,
+                                            const StoredGrid& grid);
 /// Returns code * scale. Throws as `scale_granularity`.
 [[nodiscard]] Tensor dequantize_codes(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
 

@@ -35,23 +35,30 @@ constexpr Step kSteps[] = {
     {"translate_y", 150.0 / 331, true,
      [](AugmentedSample& x, double a) { warp(x, {.y0 = -std::trunc(a * static_cast<double>(x.height()))}); }},
     {"rotate", 30, true, rotate},
-    {"brightness", 0.9, true, [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_brightness); }},
+    {"brightness", 0.9, true,
+     [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_brightness); }},
     {"color", 0.9, true, [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_saturation); }},
     {"contrast", 0.9, true, [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_contrast); }},
-    {"sharpness", 0.9, true, [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_sharpness); }},
+    {"sharpness", 0.9, true,
+     [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_sharpness); }},
     {"posterize", 4, false,
      [](AugmentedSample& x, double a) {
        if (const int lost = static_cast<int>(std::nearbyint(a)); lost > 0)
-         apply_in_units(x, 8 - lost, [](AugmentedSample& y, double bits) { posterize(y, static_cast<int>(bits)); });
+         apply_in_units(x, 8 - lost,
+                        [](AugmentedSample& y, double bits) { posterize(y, static_cast<int>(bits)); });
      }},
     {"solarize", 1, false,
      [](AugmentedSample& x, double a) {
        if (a > 0) apply_in_units(x, 1 - a, solarize);
      }},
     {"autocontrast", 0, false,
-     [](AugmentedSample& x, double) { apply_in_units(x, 0, [](AugmentedSample& y, double) { autocontrast(y); }); }},
+     [](AugmentedSample& x, double) {
+       apply_in_units(x, 0, [](AugmentedSample& y, double) { autocontrast(y); });
+     }},
     {"equalize", 0, false,
-     [](AugmentedSample& x, double) { apply_in_units(x, 0, [](AugmentedSample& y, double) { equalize(y); }); }},
+     [](AugmentedSample& x, double) {
+       apply_in_units(x, 0, [](AugmentedSample& y, double) { equalize(y); });
+     }},
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ struct AugmentedSample {
   [[nodiscard]] Draws draws(std::string_view purpose) const { return make_draws(purpose, seed, epoch, key); }
 
   [[nodiscard]] static Draws make_draws(std::string_view purpose, std::uint64_t seed, std::int64_t epoch,
-                                      std::int64_t key) {
+                                        std::int64_t key) {
     std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
     for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     return {seed ^ hash, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(key)};

@@ -17,7 +17,11 @@ class GroupCheck {
  public:
   GroupCheck(const std::string& path, const std::string& name, std::uint32_t index,
              std::vector<Finding>& findings)
-      : name_(name), index_(index), findings_(findings), options_(split_options(name)), file_(path, options_) {
+      : name_(name),
+        index_(index),
+        findings_(findings),
+        options_(split_options(name)),
+        file_(path, options_) {
     summary_.name = name;
   }
 
