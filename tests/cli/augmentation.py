@@ -68,7 +68,7 @@ for file, loss, changes in ((rows, "cross_entropy,weights=balanced", "mixup=0.2,
 model = "dense.json"
 with open(model, "w", encoding="utf-8") as out:
     out.write('{"nodes": [{"name": "out", "type": "conv2d", "options": {"out_channels": "classes", "kernel": 1}}]}')
-fails(2, "mix labels of samples, and those of --data are of places", *train(dense, "--augment", "mixup=0.2", model=model))
+fails(2, "mix labels of whole samples, and --data has a label for each position", *train(dense, "--augment", "mixup=0.2", model=model))
 fails(2, "cutmix requires classes, and --loss mse has numbers: use mixup", *train(real, "--loss", "mse", "--augment", "cutmix=1"))
 fails(2, "have no label for --loss cross_entropy,ignore=2", *train(rows, "--loss", "cross_entropy,ignore=2", "--augment", "mixup=1"))
 

@@ -97,7 +97,7 @@ run(*from_npy(npy("deep.npy", deep)))
 assert attributes()["scale"] == 1 / 65535
 back(groups(), deep[:, None].astype(np.float32))
 fails(2, ["--layout nhwc", "--layout nchw"], *from_npy(npy("doubt.npy", np.zeros((N, 9, 7, 1), np.float32))))
-fails(2, ["[60, 7]", "--layout nchw is of 4 axes"], *from_npy(flat, "--layout", "nchw"))
+fails(2, ["[60, 7]", "--layout nchw requires 4 axes"], *from_npy(flat, "--layout", "nchw"))
 
 # Scale and normalisation of the network's input; they are checked by reading the file as the network does.
 assert "--scale 0.0039" in run(*from_npy(npy("big.npy", x.astype(np.float32)))).stdout

@@ -238,10 +238,10 @@ fails(2, ["large.png has 61 x 90", "rgb.png", "--size"], *from_images(shutil.cop
     "modes/rgb.png", "mixed/a_rgb.png") and "mixed"))
 os.makedirs("void")
 fails(2, ["void has no file that ends in .png"], *from_images("void"))
-fails(2, "a PNG image, no folder", *from_images("modes/rgb.png"))
-fails(2, "is no folder", *from_images("missing"))
+fails(2, "a PNG image, not a folder", *from_images("modes/rgb.png"))
+fails(2, "is not a folder", *from_images("missing"))
 shutil.make_archive("packed", "zip", "animals")
-fails(2, ["a zip archive, no folder", "unpacked"], *from_images("packed.zip"))
+fails(2, ["a zip archive, not a folder", "unpacked"], *from_images("packed.zip"))
 write_image("beside/a.png", grey), write_image("beside/cat/a.png", grey)
 fails(2, ["1 files next to folders of classes"], *from_images("beside"))
 write_image("vehicles/train/a.png", grey), write_image("vehicles/bus/a.png", grey)  # a class that is called so

@@ -86,7 +86,7 @@ write("second.csv", "t,colour,a\nz,green,9\n")
 run(*from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", "second.csv", "--keep-values"))
 assert read("x", "test").tolist() == [[9, 1, 0]] and read("y", "test").tolist() == [2] and len(read("x")) == 4
 for text, expected_text in (("t,colour,a\nw,green,9\n", ["line 2", "label 'w'"]), ("t,colour,a\nz,blue,9\n", ["line 2", "'blue'", "'colour'"]),
-                   ("t,color,a\nz,green,9\n", ["no column 'colour'", "did you mean 'color'"]), ("t,colour,a\n", "no records")):
+                   ("t,color,a\nz,green,9\n", ["no column 'colour'", "did you mean 'color'"]), ("t,colour,a\n", "no complete records")):
     fails(2, expected_text, *from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", write("other.csv", text)))
 
 # Rows for prediction use the classes, texts, mean and deviation of the training data.
@@ -127,7 +127,7 @@ fails(2, ["line 3", "label '1'"], *from_csv("counted.csv", "--label", "t", "--cl
 write("gaps.csv", "a,b,t\n1,,x\n2,5,y\nNA,1,x\n4,3,?\n" + "5,6,y\n" * 10)
 fails(2, ["gaps.csv: line 2", "'b'", "--missing skip", "--missing mean"], *from_csv("gaps.csv", "--label", "t"))
 done = run(*from_csv("gaps.csv", "--label", "t", "--missing", "skip", "--test", "0", "--keep-values"))
-assert "3 records" in done.stdout and read("x").tolist() == [[2, 5]] + [[5, 6]] * 10, done
+assert "3 incomplete records" in done.stdout and read("x").tolist() == [[2, 5]] + [[5, 6]] * 10, done
 run(*from_csv("gaps.csv", "--label", "t", "--missing", "mean", "--test", "0", "--keep-values"))
 assert np.allclose(read("x")[0], [1, (5 + 1 + 60) / 12]) and np.allclose(read("x")[2], [(1 + 2 + 50) / 12, 1])
 

@@ -165,10 +165,10 @@ assert os.path.exists("started") and not os.path.exists("out/float.h5")
 
 # A recipe writes no file outside of its folder.
 for name in ["../escaped.h5", "a/../../escaped.h5", os.path.abspath("escaped.h5"), ".."]:
-    fails(2, ["recipe.json:", "leaves the folder", name], *recipe(phase("train", epochs=1, output=name)))
-    fails(2, "leaves the folder", *recipe(phase("train", epochs=1, output=name)), "--dry-run")
-    fails(2, "leaves the folder", *recipe(TRAIN, phase("calibrate", checkpoint="float.h5", preset="int8", output="a.h5", state=name)))
-    fails(2, "leaves the folder", *recipe(TRAIN, phase("train", epochs=1, output="b.h5", profile=name)))
+    fails(2, ["recipe.json:", "outside of the folder", name], *recipe(phase("train", epochs=1, output=name)))
+    fails(2, "outside of the folder", *recipe(phase("train", epochs=1, output=name)), "--dry-run")
+    fails(2, "outside of the folder", *recipe(TRAIN, phase("calibrate", checkpoint="float.h5", preset="int8", output="a.h5", state=name)))
+    fails(2, "outside of the folder", *recipe(TRAIN, phase("train", epochs=1, output="b.h5", profile=name)))
     text = json.dumps({"model": "cnn", "data": DIGITS, "output": os.path.dirname(name) or name, "phases": [TRAIN]})
     with open("outside.json", "w") as file:
         file.write(text)

@@ -76,7 +76,7 @@ fails(2, "is quantized already: leave out --preset and --effective-bits", "qat",
 
 fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--set", "reestimate_bn=4", "-o", "no.h5")
 fails(2, "--set reestimate_bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--set", "reestimate_bn=1000", "-o", "no.h5")
-fails(2, "give one of the two", "qat", "live.h5", *DATA, "--set", "reestimate_bn=4", "--set", "freeze_bn_after=4", "-o", "no.h5")
+fails(2, "use one of the two", "qat", "live.h5", *DATA, "--set", "reestimate_bn=4", "--set", "freeze_bn_after=4", "-o", "no.h5")
 
 # A removed option on the line, in a recipe or in a checkpoint is an error. A recipe may hold the value that switched it off.
 REMOVED = {"ewgs": (0, 0.5), "oscillation": ("off", "freeze"), "oscillation-threshold": (0.02, 0.1), "oscillation-weight": (0.001, 0.1),

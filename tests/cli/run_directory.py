@@ -119,7 +119,7 @@ fails(2, ["is a file", "slash"], "train", *TRAIN, "-o", "plain.h5/")
 os.makedirs("other")
 open("other/notes.txt", "w").close()
 fails(2, ["holds other files", "--force"], "train", *TRAIN, "-o", "other")
-fails(2, ["holds no run"], "train", *TRAIN, "--resume", "-o", "other")
+fails(2, ["and no run"], "train", *TRAIN, "--resume", "-o", "other")
 fails(2, ["runs/float/", "--checkpoint", "another folder"], "train", "--checkpoint", "runs/float/checkpoints/last.h5", *DATA,
       "--force", "-o", "runs/float/")
 fails(2, ["--set keep_epochs", "plain/"], "train", *TRAIN, "--set", "keep_epochs=2", "-o", "plain.h5")

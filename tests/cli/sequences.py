@@ -73,9 +73,9 @@ assert set(result("evaluate", "last.ck", *last, "--metrics", "exact")["metrics"]
 
 # Data that does not fit is rejected before training.
 out = ["--epochs", "1", "-o", "no.ck"]
-fails(2, "behind the end", "train", *MODEL, *data("holes.h5", lambda y: y[:, ::-1].copy()), "--loss", "ctc", *out)
+fails(2, "after padding", "train", *MODEL, *data("holes.h5", lambda y: y[:, ::-1].copy()), "--loss", "ctc", *out)
 fails(2, "--label-smoothing", "train", *MODEL, *FIRST, "--loss", "ctc", "--label-smoothing", "0.1", *out)
 fails(2, "did you mean 'blank'", "train", *MODEL, *FIRST, "--loss", "ctc,blanc=1", *out)
 many = data("many.h5", lambda y: np.tile(np.where(y < 0, 1, y), (1, 6)))
-assert "of the batch take" in run("train", *MODEL, *many, "--loss", "ctc", *out, status=2).stderr
+assert "of the batch require" in run("train", *MODEL, *many, "--loss", "ctc", *out, status=2).stderr
 print("sequences: ok")

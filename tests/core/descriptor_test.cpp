@@ -94,7 +94,7 @@ TEST(QuantDescriptor, RejectsContradictoryBlocks) {
   };
   const BlockSizes mx{.lengths = {{-1, 32}}, .type = BlockType::dynamic, .scale_bits = {{8, 0}}};
   EXPECT_THAT(error_text({.lengths = {{-1, 16}, {-2, 16}}, .type = BlockType::dynamic}),
-              HasSubstr("along the last axis only"));
+              HasSubstr("use the last axis only"));
   for (const NumBits bits : {NumBits(5, 2), NumBits(4), NumBits(0)})
     EXPECT_THAT(error_text({.lengths = {{-1, 16}}, .scale_bits = bits}),
                 HasSubstr("use (4, 3), (8, 0) or 8"));

@@ -165,7 +165,7 @@ def test_rejects_invalid_input(tmp_path):
     for call, words in [(lambda: model.quantize("int9"), "int8"), (lambda: model.export("x", target="gpu"), "target"),
                         (lambda: model(np.ones((1, 5), np.float32)), "5 features"), (lambda: model("x"), "x is a str"),
                         (lambda: model.fit((np.ones((4, 4)), np.zeros(4))), "x is f64"),
-                        (lambda: model.fit((np.ones((4, 4), np.float32), np.zeros(4, np.int64)), epochs=2, steps=3), "epochs and steps both"),
+                        (lambda: model.fit((np.ones((4, 4), np.float32), np.zeros(4, np.int64)), epochs=2, steps=3), "epochs and steps are both given"),
                         (lambda: model.fit(np.ones((4, 4), np.float32)), "4 images")]:
         with pytest.raises(fq.Error, match=words):
             call()

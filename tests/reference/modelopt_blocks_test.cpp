@@ -106,7 +106,7 @@ TEST(StaticFp4, RejectsInvalidArguments) {
   expect_error([&] { return compute_fp4_scales(Amax()); }, "amax is missing");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x.to(DType::f64), {1.0}); }, "f32, f16 or bf16");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0}, {}, true, 448, DType::i8); },
-               "ask for f32");
+               "use f32");
   expect_error([&] { return fp4_cast_ste(x.to(DType::i8)); }, "f32, f16 or bf16");
   expect_error([&] { return fp4_cast_ste(Tensor()); }, "f32, f16 or bf16");
 }

@@ -262,7 +262,7 @@ TEST(QTensor, RejectsInvalidInputs) {
   expect_error([&] { return mxfp8_qtensor(scalar); }, "no axes");
   expect_error([&] { return mxfp4_qtensor(odd, 2); }, "must be even");
   expect_error([&] { return int4_qtensor(odd, 2); }, "must be even");
-  expect_error([&] { return int8_qtensor(x).dequantize(DType::i8); }, "ask for f32, f16 or bf16");
+  expect_error([&] { return int8_qtensor(x).dequantize(DType::i8); }, "use f32, f16 or bf16");
 }
 
 TEST(QTensor, RejectsInvalidBlocks) {

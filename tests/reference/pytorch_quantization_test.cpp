@@ -85,7 +85,7 @@ TEST(TensorQuant, RejectsInvalidArguments) {
   expect_error([&] { return tensor_quant(Tensor::zeros({0}), 1.0, 8, true); }, "no elements");
   expect_error([&] { return tensor_quant(x, 1.0, 0); }, "1 to 16");
   expect_error([&] { return tensor_quant(x, 1.0, 17); }, "1 to 16");
-  expect_error([&] { return tensor_quant(x, 1.0, 8, false, true, DType::i8); }, "ask for f32 or i32");
+  expect_error([&] { return tensor_quant(x, 1.0, 8, false, true, DType::i8); }, "use f32 or i32");
   expect_error([&] { return tensor_quant(x.to(DType::f16), 1e-3); }, "too large for f16");
   EXPECT_EQ(tensor_quant(x.to(DType::f64), 1.0).codes.dtype(), DType::f64);
   expect_error([&] { return tensor_quant(x.to(DType::i8), 1.0); }, "f16 or bf16");

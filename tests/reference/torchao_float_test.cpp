@@ -60,8 +60,8 @@ TEST(TorchaoFloat8, RejectsInvalidArguments) {
       },
       "use f32 or f8_e8m0");
   expect_error([&] { return choose_scale_float8(x.to(DType::i32), {4, 6}); }, "the input is i32");
-  expect_error([&] { return quantize_affine_float8(x, Tensor::full({3, 6}, 1)); }, "of a size that divides");
-  expect_error([&] { return quantize_affine_float8(x, Tensor::full({6}, 1)); }, "as many axes");
+  expect_error([&] { return quantize_affine_float8(x, Tensor::full({3, 6}, 1)); }, "whose sizes divide");
+  expect_error([&] { return quantize_affine_float8(x, Tensor::full({6}, 1)); }, "of the same rank");
   expect_error([&] { return quantize_affine_float8(x, one.to(DType::i32)); }, "the scale is i32");
   expect_error([&] { return dequantize_affine_float8(x, one); }, "codes of f32");
   expect_error([&] { return dequantize_affine_float8(Tensor::zeros({2}, DType::f8_e4m3), one, DType::i8); },

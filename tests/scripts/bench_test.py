@@ -83,7 +83,7 @@ class Bench(unittest.TestCase):
             file.write("for _ in open(0): print('{\"versions\": {}, \"rows\": []}', flush=True)")
         done = self.bench("--own", f"{sys.executable} {empty}")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("no row to run", done.stderr)
+        self.assertIn("no row matches", done.stderr)
 
     def test_unknown_row(self):
         done = self.bench("fake.eqal.small/memcpy")

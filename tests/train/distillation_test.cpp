@@ -184,7 +184,7 @@ TEST(Distillation, RejectsATeacherOfOtherOutputs) {
   other->add("flat", make_flatten()).add("fc", std::make_shared<Linear>(64, 5));
   run.options.objective.distillation.teacher = other;
   const auto trainer = run.make();
-  EXPECT_THAT([&] { trainer->fit(); }, ThrowsMessage<ArgumentError>(HasSubstr("of the same outputs")));
+  EXPECT_THAT([&] { trainer->fit(); }, ThrowsMessage<ArgumentError>(HasSubstr("same shape of outputs")));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::string text_member(const json& object, const char* name, std::string_view w
 std::int32_t whole_number(const json& value, std::string_view where) {
   constexpr auto most = std::numeric_limits<std::int32_t>::max();
   const auto number = whole_if<std::int32_t>(value, 0, most);
-  FQ_CHECK(number, "tokenizer", "the id of {} is no whole number from 0 to {}", where, most);
+  FQ_CHECK(number, "tokenizer", "the id of {} is not a whole number from 0 to {}", where, most);
   return *number;
 }
 
