@@ -172,7 +172,7 @@ for name in ["../escaped.h5", "a/../../escaped.h5", os.path.abspath("escaped.h5"
     text = json.dumps({"model": "cnn", "data": DIGITS, "output": os.path.dirname(name) or name, "phases": [TRAIN]})
     with open("outside.json", "w") as file:
         file.write(text)
-    fails(2, ["outside.json:", "leaves the current folder"], "run", "outside.json", "--dry-run")
+    fails(2, ["outside.json:", "outside of the current folder"], "run", "outside.json", "--dry-run")
 assert not os.path.exists("escaped.h5")
 run("run", "outside.json", "--output", "elsewhere", "--dry-run", status=2)  # also where the line names another folder
 
