@@ -45,7 +45,7 @@ def test_encodes_text_columns_and_fills_gaps_with_the_mean(tmp_path):
     assert arrays(tmp_path / "out.h5")["train/x"].tolist() == [[1, 0, 1], [2.5, 1, 0], [4, 0, 1]]
 
 
-@pytest.mark.parametrize("text, says", [
+@pytest.mark.parametrize("text, expected_text", [
     ("a,t\n1,x\n2\n", "line 3 has 1 fields, the first has 2"), ("a,t\nten,x\n", "'ten' in the column 'a', which is not a number"),
     ("a,t\n1_0,x\n", "'1_0'"), ("a,t\n\uff11,x\n", "not a number"), ("a,t\n1e999,x\n", "'1e999'"), ("a,t\n,x\n", "line 2 has no value"),
     ("a,t\n\"1,x\n", "line 2 opens a quote"), ("", "no records"), ("a,t\n1,x\n", None)])

@@ -166,7 +166,7 @@ def test_options_override_defaults(table, capsys):
     model.qat(data, "w2a2", epochs=1, edge_bits=0, weight_method="max", learning_rate=1e-3, amax="frozen", learn_weight_ranges=False,
               amax_rate=1.0, follow_itself=False)
     assert "in the first" not in capsys.readouterr().out
-    with pytest.raises(fq.ArgumentError, match="quantized already"):
+    with pytest.raises(fq.ArgumentError, match="already quantized"):
         model.qat(data, "int8")
     with pytest.raises(fq.ArgumentError, match="edge_bits is 1"):
         fq.load(str(folder / "float.h5")).qat(data, "w2a2", edge_bits=1)

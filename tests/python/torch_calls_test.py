@@ -67,14 +67,14 @@ def test_torch_functions_become_layers(row):
         if isinstance(form, nn.Module):
             net.form = form
         model = make_model(net)
-        assert len(model.codes()) == 1, form
+        assert len(model.lowered_modules()) == 1, form
         with fqt.quantizers_off(model):
             torch.testing.assert_close(model(X), net(X))
 
 
 def test_functions_with_other_arguments_stay_in_torch():
     net = Net(lambda m, x: m.b(torch.exp(m.a(x), out=None)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
-    assert len(make_model(net).codes()) == 2
+    assert len(make_model(net).lowered_modules()) == 2
 
 
 def plain():
@@ -180,7 +180,7 @@ def test_calibration_reads_values_before_in_place_writes():
     for inplace in (False, True):
         torch.manual_seed(1)
         net = Net(lambda m, x: m.out(m.act(torch.cumsum(m.up(x), 1))), up=nn.Linear(8, 8), act=nn.SiLU(inplace), out=nn.Linear(8, 4))
-        seen.append([row["amax"] for codes in make_model(net).codes().values() for row in codes.network.quantizers()])
+        seen.append([row["amax"] for codes in make_model(net).lowered_modules().values() for row in codes.network.quantizers()])
     assert seen[0] == seen[1]
 
 
@@ -207,7 +207,7 @@ def test_rejects_parameter_types_immediately(dtype):
         with pytest.raises(fq.ArgumentError, match="'body.2.weight'"):
             fqt.quantize(net, "int8", X)
     net = Net(lambda m, x: m.body(x) @ m.w.to(torch.float32), body=plain(), w=nn.Parameter(torch.randn(4, 4, dtype=dtype)))
-    assert fqt.quantize(net, "int8", X).codes()  # torch computes with it
+    assert fqt.quantize(net, "int8", X).lowered_modules()  # torch computes with it
     make_model(net.float())
 
 
@@ -263,7 +263,7 @@ def test_products_with_a_transposed_parameter_become_linear_layers():
     transposes = [lambda w: w.T, lambda w: w.t(), lambda w: w.mT, lambda w: w.transpose(0, 1), lambda w: w.transpose(-1, -2)]
     for transpose in transposes:
         model = make_model(Net(lambda m, x: F.relu(x @ transpose(m.w)) @ m.v, w=nn.Parameter(torch.randn(4, 8)), v=nn.Parameter(torch.randn(4, 3))))
-        assert len(model.codes()) == 1 and not model.floats
+        assert len(model.lowered_modules()) == 1 and not model.floats
         with fqt.quantizers_off(model):
             torch.testing.assert_close(model(X), F.relu(X @ model.w.t()) @ model.v)
     net = Net(lambda m, x: x.transpose(1, 1) @ m.w.transpose(0, 0), w=nn.Parameter(torch.randn(8, 8)))

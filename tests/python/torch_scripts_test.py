@@ -91,7 +91,7 @@ def test_one_part_matches_torch_gradients(name, tmp_path):
     torch.manual_seed(0)
     net = WHOLE[name]()
     twin, model = copy.deepcopy(net), make_model(net)
-    assert len(model.codes()) == 1 and not model.floats and all(row["runs"] == "codes" for row in fqt.layers(model) if row["layer"])
+    assert len(model.lowered_modules()) == 1 and not model.floats and all(row["runs"] == "codes" for row in fqt.layers(model) if row["layer"])
     with fqt.quantizers_off(model):
         for own, wanted in zip(gradients(model), gradients(twin), strict=True):
             torch.testing.assert_close(own, wanted, rtol=1e-3, atol=1e-5)
