@@ -138,8 +138,8 @@ good = "a,b,t\n1,2,x\n3,4,y\n"
 for text, expected_text in (
         ("a,b,t\n1,2,x\n3,4\n", ["line 3 has 2 fields, the first has 3"]), ("a,b,t\n1,2,x\n3,4,y,5\n", ["line 3 has 4 fields"]),
         ("a,b,t\n1,2,x\n3,four,y\n", ["line 3", "'four'", "'b'", "--drop b", "--one-hot b"]), ("a,b,t\n1,\"2,x\n", ["line 2", "not closed"]),
-        ("a,b,t\n1,\"2\"3,x\n", ["line 2", "double the quotes"]), ("", "no complete records"), ("a,b,t\n", "no records"),
-        ("\n\n\n", "no complete records"), (b"a,b,t\n1,2,\xe4\xff\n", ["line 2 is not UTF-8", "iconv"]), (good.encode("utf-16"), "is UTF-16"),
+        ("a,b,t\n1,\"2\"3,x\n", ["line 2", "double the quotes"]), ("", "no records"), ("a,b,t\n", "no complete records"),
+        ("\n\n\n", "no records"), (b"a,b,t\n1,2,\xe4\xff\n", ["line 2 is not UTF-8", "iconv"]), (good.encode("utf-16"), "is UTF-16"),
         (b"a,b\x00,t\n1,2,x\n", "zero byte"), ("a,a,t\n1,2,x\n", None), ("a,b,t\n1,1e999,x\n", ["'1e999'"]),
         ("a,b,t\n1,\"1,5\",x\n", ["'1,5'"]), ("a,b,t\n1,nan,x\n", ["no value", "'b'"]), ("a,b,t\n1,inf,x\n", ["'inf'"]),
         ("a,b,t\n,,\n", "no value"), ("t\nx\ny\n", "no column except the label")):
