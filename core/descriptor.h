@@ -199,8 +199,8 @@ class QuantDescriptor {
   /// Returns the axes and lengths of blocks, without type, scale_bits and scale_block_sizes.
   [[nodiscard]] static std::map<int, std::int64_t> get_block_quant_axes_and_sizes(
       const BlockSizes& block_sizes);
-  /// The method names that `make_calibrator` accepts: "max", "moving_average", "percentile", "mse_search",
-  /// ..
+  /// The method names that `make_calibrator` accepts: "max", "moving_average", "percentile", "mse_search"
+  /// and others.
   [[nodiscard]] static const std::vector<std::string_view>& calib_methods();
 
   /// Whether the blocks have limited length and their ranges are computed from each input, as in NVFP4 and

@@ -54,7 +54,7 @@ class Scoring {
 
 struct PredictionOptions {
   bool inputs = false;  ///< adds dataset x, the samples
-  bool codes = false;   ///< adds codes/<quantizer> of each activation
+  bool codes = false;   ///< adds codes/NAME for each activation quantizer
   std::int64_t part_bytes = std::numeric_limits<std::int64_t>::max();  ///< size at which a part ends
 };
 
