@@ -8,7 +8,7 @@ import sys
 
 NAVIGATION = [
     ("Home", ["README.md"]),
-    ("Guides", ["installing.md", "start.md", "concepts.md", "python.md", "coming_from.md", "import.md", "models.md", "low_bits.md",
+    ("Guides", ["installing.md", "start.md", "data.md", "concepts.md", "python.md", "coming_from.md", "import.md", "models.md", "low_bits.md",
                 "deploy.md", "runs.md", "ranks.md", "cuda.md", "cpp.md", "errors.md", "security.md"]),
     ("Reference", ["command-line.md", "api/fakequant.md", "api/fakequant.torch.md", "numerics.md", "formats.md"]),
     ("Benchmarks", None),
