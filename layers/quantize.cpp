@@ -288,7 +288,7 @@ class Quantizing {
 std::vector<std::string> quantize_checked(Module& model, const QuantConfig& config, const Shape& input_shape,
                                           NetworkPart* part) {
   for (const auto& [path, module] : model.named_modules())
-    FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "{} is quantized already",
+    FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "{} is already quantized",
              path.empty() ? "the model" : fmt::format("'{}'", path));
   auto warnings = Quantizing(model, config, input_shape, part).run();
   model.to(model.device());  // the quantizers too

@@ -38,7 +38,7 @@ struct Calibration {
 
 void check_float(const Network& network, const std::string& checkpoint) {
   check_not_compressed(network, "calibrate", checkpoint);
-  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint", checkpoint);
+  FQ_CHECK(!network.quantized(), "calibrate", "{} is already quantized: use a float checkpoint", checkpoint);
 }
 
 /// Opens the calibration data; null if ranges come from another source. `network` is null if it is not known

@@ -116,12 +116,12 @@ void check_formats(const QatRun& qat, const QatFlags& flags) {
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
            flags.training.model.init.value_or(checkpoint));
   if (!quantized) return;
-  FQ_CHECK(!options.preset && !options.config && !chooses, "qat", "{} is quantized already: leave out {}",
+  FQ_CHECK(!options.preset && !options.config && !chooses, "qat", "{} is already quantized: leave out {}",
            checkpoint, chooses ? "--preset and --effective-bits" : "--preset and --config");
   std::string detail = options.first_detail();
   if (flags.calibration.percentile) detail = flag_text("qat", "percentile");
   if (flags.calibration.samples) detail = "--samples";
-  FQ_CHECK(detail.empty(), "qat", "{} is quantized already, and {} is for a float checkpoint: leave it out",
+  FQ_CHECK(detail.empty(), "qat", "{} is already quantized, and {} is for a float checkpoint: leave it out",
            checkpoint, detail);
 }
 

@@ -81,7 +81,7 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Sensi
            "--accuracy-budget for a plan",
            file);
   FQ_CHECK(!network.quantized() || !options.makes_plan(), "sensitivity",
-           "{} is quantized already: a plan begins with a float checkpoint", file);
+           "{} is already quantized: a plan begins with a float checkpoint", file);
   auto data =
       open_network_data(network, options.data.data, options.data.split, Labels::if_there, "sensitivity");
   FQ_CHECK(data->classes() > 0 || options.score != DamageScore::loss, "sensitivity",

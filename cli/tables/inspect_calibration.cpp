@@ -179,7 +179,7 @@ Network quantized_network(const InspectOptions& options, Output& output) {
   Network network = load_network(options.file);
   check_not_compressed(network, kInspect, options.file);
   if (network.quantized()) {
-    check_not_quantizing(options, options.file + " is quantized already");
+    check_not_quantizing(options, options.file + " is already quantized");
     return network;
   }
   FQ_CHECK(!options.data.data.empty() || !options.state.empty(), kInspect,

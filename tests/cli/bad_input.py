@@ -149,7 +149,7 @@ fails(2, "not calibrated", "export", "uncalibrated.h5", "-o", "out2")
 fails(2, "no quantizers", "export", "float.h5", "-o", "out2")
 run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")
 fails(2, ["--format", "scalez", "'scales'"], "export", "int8.h5", "-o", "out2", "--format", "scalez")
-fails(2, "quantized already", "calibrate", "int8.h5", "--data", DIGITS, "-o", "out2.h5")
+fails(2, "already quantized", "calibrate", "int8.h5", "--data", DIGITS, "-o", "out2.h5")
 fails(1, ["_quantizer", "step"], "qat", "int8.h5", "--data", DIGITS, "--epochs", "2", "--optimizer", "sgd", "--lr", "1e30",
       "--schedule", "constant", "-o", "out2.h5")
 

@@ -72,7 +72,7 @@ fails(2, "give that too", *CHOOSES, "--preset", "w2a2", "--formats", "int8")
 fails(2, "goes with --preset", *CHOOSES, "--effective-bits", "3")
 fails(2, "the fewest that these formats reach", *CHOOSES, "--preset", "w2a2", "--effective-bits", "1.5")
 fails(2, ["int9", "int8"], *CHOOSES, *CHOSEN, "--formats", "int9")
-fails(2, "is quantized already: leave out --preset and --effective-bits", "qat", "folded.h5", *DATA, *CHOSEN, "-o", "no.h5")
+fails(2, "is already quantized: leave out --preset and --effective-bits", "qat", "folded.h5", *DATA, *CHOSEN, "-o", "no.h5")
 
 fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--set", "reestimate_bn=4", "-o", "no.h5")
 fails(2, "--set reestimate_bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--set", "reestimate_bn=1000", "-o", "no.h5")

@@ -61,7 +61,7 @@ assert "measured:" in text and "bits a weight" in text, text
 base = ["sensitivity", "float.h5", *DATA]
 bits = [*base, "--effective-bits"]
 fails(2, ["not quantized"], *base)
-fails(2, ["quantized already"], "sensitivity", "w4a4.h5", *DATA, "--effective-bits", "4.8")
+fails(2, ["already quantized"], "sensitivity", "w4a4.h5", *DATA, "--effective-bits", "4.8")
 fails(2, ["both constraints"], *bits, "4.8", "--accuracy-budget", "1")
 fails(2, ["fewest"], *bits, "3", "--formats", "w4a8,int8")
 fails(2, ["--effective-bits", "17"], *bits, "17")

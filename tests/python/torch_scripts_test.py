@@ -361,7 +361,7 @@ def test_runs_hooks_of_the_model_and_of_parameters():
     (lambda: torch.onnx.export(make_model().eval(), (X,), io.BytesIO(), dynamo=False), "fakequant.torch.export writes"),
     (lambda: torch.vmap(make_model().eval())(X[:, None]), "torch.func"),
     (lambda: torch.func.jvp(make_model().eval(), (X,), (X,)), "torch.func"),
-    (lambda: fqt.quantize(make_model(), "int8", X), "quantized already"),
+    (lambda: fqt.quantize(make_model(), "int8", X), "already quantized"),
     (lambda: fqt.quantize(plain(), "int8", (X, X)), "example_input is 2 inputs of Sequential"),
     (lambda: make_model(plain(nn.BatchNorm1d(32)))(X[:1]), "one value a channel"),
     (lambda: make_model()(X * float("nan")), "'0.input_quantizer'"),

@@ -89,7 +89,7 @@ Configs checked_configs(Module& model, const AutoQuantizeOptions& options) {
   FQ_CHECK(options.calibration_samples >= 0 && options.score_samples >= 0, kAuto,
            "{} samples: use 1 or more, or 0 for all",
            std::min(options.calibration_samples, options.score_samples));
-  FQ_CHECK(named_quantizers(model).empty(), kAuto, "the model is quantized already: give a float model");
+  FQ_CHECK(named_quantizers(model).empty(), kAuto, "the model is already quantized: use a float model");
   return {std::move(base), std::move(configs)};
 }
 

@@ -44,7 +44,7 @@ def quantize(model, config="int8", example_input=None, whole=True):
     if isinstance(model, torch.jit.ScriptModule):
         raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give its original nn.Module")
     if quantized_parts(model):
-        raise _fq.ArgumentError("[quantize] the model is quantized already: give the float model")
+        raise _fq.ArgumentError("[quantize] the model is already quantized: use the float model")
     config, learned = _complete_config(config)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
