@@ -38,8 +38,8 @@ namespace fq::modelopt {
 /// 0, -hi (narrow) or -hi-1. A Grid differs: it divides by a scale, this multiplies
 /// by its inverse.
 ///
-/// Where amax <= 2^-24, y is 0. NaN stays NaN, Inf saturates (and becomes NaN for such a small amax), -0
-/// stays -0. An infinite amax makes NaN; with a NaN anywhere in amax small values of it are no longer
+/// Where amax <= 2^-24, y is 0, or NaN if x is infinite. Elsewhere Inf saturates. NaN stays NaN, -0 stays
+/// -0. An infinite amax makes NaN; with a NaN anywhere in amax small values of it are no longer
 /// special. A signed code of one bit is 0 / 0: NaN. It refuses a negative amax, a negative x when unsigned
 /// (unless x has a NaN), and num_bits outside 1 .. 16.
 [[nodiscard]] Tensor fake_tensor_quant(const Tensor& x, const Amax& amax, const Tensor& bias = {},

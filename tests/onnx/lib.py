@@ -18,7 +18,7 @@ NETWORKS = ["cnn", "digits_cnn", "mlp", "resnet20"]
 
 
 def session_options():
-    """Session options with which integers are exact on this processor."""
+    """Returns session options that make integer results exact on this processor."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

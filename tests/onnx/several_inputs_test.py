@@ -69,7 +69,7 @@ def table():
 
 
 def typed():
-    """A file with numbers, a mask for them, an integer per sample, and an input of which only the batch size is used."""
+    """A file with numbers, a mask for them, and an integer per sample. Of the last input only the batch size is used."""
     nodes = [node("Where", ["known", "table", "zero"], ["k"]), node("Gemm", ["k", "b"], ["t"]), node("Relu", ["t"], ["tr"]),
              node("Cast", ["weight"], ["w"], to=FLOAT), node("Unsqueeze", ["w", "axes"], ["w2"]), node("Mul", ["tr", "w2"], ["scaled"]),
              node("Gemm", ["scaled", "head"], ["z"]), node("Shape", ["unread"], ["sizes"]), node("Gather", ["sizes", "first"], ["n"]),

@@ -113,8 +113,8 @@ struct AutoQuantizeOptions {
 /// The choice is exact unless the plan's `gap` is above 0. The sum of scores is a prediction, because layers
 /// are measured alone; `measured` is the damage of the whole network. The model is then quantized and
 /// calibrated: the same as after `quantize` with `plan.quant_config()` and `calibrate` on the same samples.
-/// Cost: a calibration per format and a float pass, and for each layer and format a pass over the layers
-/// after it.
+/// Cost: one calibration per format and one float pass. In addition, for each layer and format, one pass
+/// over the layers after it.
 ///
 /// Throws ArgumentError for both constraints or neither, a number out of range, fewer bits than the formats
 /// reach (naming the smallest), an accuracy budget that no choice reaches, no formats, a repeated or unknown

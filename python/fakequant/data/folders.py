@@ -44,7 +44,10 @@ def _group(path):
 
 
 def _names_groups(folders):
-    """Returns whether folders are groups: all have names of groups, or one with such a name has folders. A class may be named train."""
+    """Returns whether folders are groups (train, val, ..) and not classes, because a class may be named train.
+
+    They are groups if all have names of groups, or if a folder with such a name contains folders.
+    """
     named = [path for path in folders if _group(path) is not None]
     return bool(named) and (len(named) == len(folders) or any(os.path.isdir(path) for folder in named for path in _entries(folder)))
 

@@ -26,7 +26,7 @@ def preloaded(arguments, folder, **plan):
 
 
 def contents(folder):
-    """Contents of all files, without those that a killed writer may leave."""
+    """Returns the contents of all files by path below `folder`."""
     found = {}
     for place, _, names in os.walk(folder):
         for name in names:

@@ -37,7 +37,7 @@ struct VariableLayer {
   int group = 0;             ///< group number from 0, in the order of layers
 };
 
-/// Returns the layers in the order in which the model runs them. Layers that share a quantizer in any format
+/// Returns the layers in execution order. Layers that share a quantizer in any format
 /// form a group: readers of one tensor, and layers whose ranges an engine ties. A group without weights joins
 /// the group of the layer before it.
 [[nodiscard]] std::vector<VariableLayer> variable_layers(Module& model,
