@@ -1,10 +1,11 @@
-
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "fakequant/cli/augmentation.h"
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/system/programs.h"

@@ -1,4 +1,3 @@
-
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
