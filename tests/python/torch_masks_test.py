@@ -42,7 +42,7 @@ class Tokens(nn.Module):
 
 
 def ranges(model):
-    return {(name, row["name"]): row["amax"] for name, codes in model.named_modules() if isinstance(codes, fqt.lowered_module.LoweredModule)
+    return {(name, row["name"]): row["amax"] for name, codes in model.named_modules() if isinstance(codes, fqt.parts.LoweredModule)
             for row in codes.network.quantizers() if row["enabled"]}
 
 

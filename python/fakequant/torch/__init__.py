@@ -12,7 +12,7 @@ The library reads tensors through DLPack without a copy, and does not link libto
 CUDA.
 """
 from .calibration import calibrate, calibrating, quantizers_off
-from .files import export, load_quantized, save, verify
+from .export import export, load_quantized, save, verify
 from .modelopt import (
                        HistogramCalibrator,
                        MaxCalibrator,

@@ -9,9 +9,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .fx_graph import argument, node_shape
+from .capture import argument, node_shape
 from .layers import Unsupported, additive_mask, module_layer, require, tensor_refs
-from .lowered_module import LoweredModule
+from .parts import LoweredModule
 from .tensors import concatenate_masks, flatten_inputs
 
 

@@ -3,12 +3,12 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
-from .fx_graph import is_torch_layer, trace
-from .fx_interpreter import check_arguments, make_steps, run_steps
-from .fx_partition import Partition
+from .capture import is_torch_layer, trace
+from .interpreter import check_arguments, make_steps, run_steps
 from .layers import Unsupported, has_hooks
-from .lowered_module import LoweredModule, lower
-from .quantizer_state import QuantizerState
+from .parts import LoweredModule, lower
+from .passes import Partition
+from .state import QuantizerState
 from .tensors import checked
 
 

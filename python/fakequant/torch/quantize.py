@@ -14,11 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
-from .fx_partition import LayerNames, join_path
 from .layers import Unsupported, has_matrix, has_weight, require
 from .modules import Quantized, lowered_modules, quantized_parts, require_parts
-from .quantizer_state import StateTree, note_missing, shallow_copy
+from .passes import LayerNames, join_path
 from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
+from .state import StateTree, note_missing, shallow_copy
 
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 

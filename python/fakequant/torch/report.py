@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from .layers import has_product
 from .modules import Quantized, lowered_modules, require_parts
-from .quantizer_state import QuantizerState
+from .state import QuantizerState
 
 #: Attribute of a module whose submodules are quantized one by one: the reason.
 FLOAT_REASON = "_fakequant_stays"

@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
-from .fx_interpreter import OrderedItems
+from .interpreter import OrderedItems
 from .layers import Unsupported, has_hooks, is_conv1d, require
 
 _LONGEST = 100  # characters of an error message

@@ -4,7 +4,7 @@ import math
 import torch
 from torch import nn
 
-from .fx_graph import (
+from .capture import (
     argument,
     function_name,
     is_none_input,

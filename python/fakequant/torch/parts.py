@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .fx_graph import node_shape
-from .fx_partition import model_nodes
-from .quantizer_state import QuantizerState, RangeLimiter, share_growth, split_state
+from .capture import node_shape
+from .passes import model_nodes
+from .state import QuantizerState, RangeLimiter, share_growth, split_state
 from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
 
 _NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .fx_graph import function_name, is_none_input, is_tensor, is_unpacked_split, node_shape, tensor_inputs, transposed_parameter
-from .fx_operators import OperatorLowering
+from .capture import function_name, is_none_input, is_tensor, is_unpacked_split, node_shape, tensor_inputs, transposed_parameter
 from .layers import Unsupported, has_matrix, has_product, has_weight
+from .ops import OperatorLowering
 
 _INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
 
