@@ -40,7 +40,7 @@ class TensorRef:
     def _added_to_scores(self, mask):
         """Returns finite numbers, because files have no infinity."""
         seen = ~mask if self.mask == "hidden" and mask.dtype == torch.bool else mask
-        return additive_mask(seen).clamp(min=torch.finfo(torch.float32).min)
+        return additive_mask(seen).float().clamp(min=torch.finfo(torch.float32).min)
 
 
 def additive_mask(mask):

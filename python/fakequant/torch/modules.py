@@ -9,7 +9,7 @@ from .layers import Unsupported, has_hooks
 from .parts import LoweredModule, lower
 from .passes import Partition
 from .state import QuantizerState
-from .tensors import checked
+from .tensors import as_float32, checked
 
 
 class Quantized(nn.Module):
@@ -113,12 +113,12 @@ class Quantized(nn.Module):
             readers = {name: inputs for name, inputs in self._inputs.items() if value_name in inputs}
             if not readers:
                 return value
-            value = value.float() if checked(value, "calibrate").is_floating_point() else value  # as lowered modules read it
-            seen[value_name] = value.detach().clone()  # torch may write to it
+            seen[value_name] = as_float32(checked(value, "calibrate").detach()).clone()  # torch may write to it
             for name, inputs in readers.items():
                 if value_name == inputs[-1]:
                     recorded[name].append(([seen[used] for used in inputs], self._token_mask))
-            return value
+            types = {kind for name in readers for kind in getattr(self, name).parameter_types()} if value.is_floating_point() else ()
+            return value.to(*types) if len(types) == 1 else value  # torch's layers do not take other types than their parameters'
         self._observe = observe
         return recorded
 

@@ -10,7 +10,7 @@ from .. import _fakequant as _fq
 from .capture import node_shape
 from .passes import model_nodes
 from .state import QuantizerState, RangeLimiter, share_growth, split_state
-from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
+from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
 
 _NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
 
@@ -38,12 +38,13 @@ class _LoweredFunction(torch.autograd.Function):
         ctx.pending = None
         input_gradients, gradients = ctx.recording.backward(make_dense(grad_y))
         input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
-        own = [_with_shape(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
+        own = [_as_gradient(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
         return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
 
 
-def _with_shape(gradient, parameter):
-    return gradient if gradient is None or gradient.shape == parameter.shape else gradient.reshape(parameter.shape)
+def _as_gradient(gradient, parameter):
+    """Returns a gradient with the shape and the type of its parameter."""
+    return None if gradient is None else gradient.reshape(parameter.shape).to(parameter.dtype)
 
 
 class LoweredModule(nn.Module):
@@ -61,6 +62,7 @@ class LoweredModule(nn.Module):
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # number of calls and tensors with padding in the last calibration
         self._is_random = any("drop" in node["type"] for node in nodes)
+        self.output_type = torch.float32  # in the example
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
@@ -249,14 +251,33 @@ class LoweredModule(nn.Module):
         if torch._C._functorch.peek_interpreter_stack() is not None:
             raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
                                     "the model on batches, and backward")
-        inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
+        read = self.prepared(inputs)
         _ = self.network
         self._limit_ranges()
+        parameters = self._all_parameters()
         try:
-            return self._run(inputs, self._all_parameters())
+            return self._run(read, parameters).to(self._output_type(inputs, parameters))
         except _fq.ArgumentError as error:
             self._check_calibrated(error)
             raise
+
+    def prepared(self, inputs):
+        """Returns the inputs as the network reads them. Floating-point inputs become float32."""
+        return [as_float32(checked(x, "fakequant.torch")) for x in inputs]
+
+    def _output_type(self, inputs, parameters):
+        """Returns the type of the output: the type of autocast, else the type of the parameters, as in torch."""
+        device = inputs[0].device.type
+        if torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+        types = {value.dtype for name, value in zip(self.parameter_names, parameters) if name in self.refs}
+        if not types:
+            return next((x.dtype for x in inputs if x.is_floating_point()), torch.float32)
+        return types.pop() if len(types) == 1 else self.output_type
+
+    def parameter_types(self):
+        """Returns the set of types of the parameters, without ranges."""
+        return {self._parameter(name).dtype for name in self.parameter_names if name in self.refs}
 
     def _limit_ranges(self):
         self._limiter.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
@@ -301,7 +322,7 @@ class LoweredModule(nn.Module):
 
     def input_rows(self, inputs):
         """Returns the inputs as the one array that the network reads."""
-        return inputs[0].contiguous()
+        return as_float32(inputs[0]).contiguous()
 
     def _check_calibrated(self, error):
         missing = [name for name, state in self.states.items() if not state.is_calibrated()]
@@ -366,8 +387,8 @@ class MultiInputModule(LoweredModule):
                                         "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
         return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
 
-    def forward(self, *inputs):
-        return super().forward(self.input_rows(inputs))
+    def prepared(self, inputs):
+        return [self.input_rows(inputs)]
 
     def _samples(self, calls):
         return torch.cat([self.input_rows(inputs) for inputs in calls])
@@ -381,5 +402,8 @@ def lower(subgraph, partition, config):
     output = node_shape(subgraph.nodes[-1])
     arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
     if len(subgraph.inputs) > 1:
-        return MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
-    return LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)
+        out = MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
+    else:
+        out = LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)
+    out.output_type = subgraph.nodes[-1].meta["tensor_meta"].dtype
+    return out

@@ -19,6 +19,7 @@ from .modules import Quantized, lowered_modules, quantized_parts, require_parts
 from .passes import LayerNames, join_path
 from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
+from .tensors import PARAMETER_TYPES
 
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 
@@ -36,8 +37,8 @@ def quantize(model, config="int8", example_input=None, whole=True):
     A preset of few bits has the choices of `fakequant qat`: 8 bits in the first and the last layer, ranges of least squared error, and
     learned ranges. `parameter_groups` has its rates.
 
-    Raises ArgumentError for an invalid config, an input that does not fit the model, parameters of other types than float32, and a model
-    without a supported layer. Warns of products that stay in floats.
+    Parameters are float32, bfloat16 or float16 on one device. Raises ArgumentError for other parameters, an invalid config, an input that
+    does not fit the model, and a model without a supported layer. Warns of products that stay in floats.
     """
     if not isinstance(model, nn.Module):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
@@ -48,11 +49,11 @@ def quantize(model, config="int8", example_input=None, whole=True):
     config, learned = _complete_config(config)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
-    _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
+    _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
     out, replacements, calls = _quantized(model, args, named, config, whole)
     lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values()}
-    _check_types((name, module) for name, module in model.named_modules() if module in lowered_layers)
+    _check_parameters((name, module) for name, module in model.named_modules() if module in lowered_layers)
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)
     _add_states(out, replacements)
@@ -154,13 +155,21 @@ def _bind(model, inputs, named):
                                 "tuple of inputs; for one input that is a list give ([..],)") from why
 
 
-def _check_types(modules):
-    """Raises ArgumentError for parameters and buffers of (name, module) that are floating-point, but not float32."""
+def _check_parameters(modules):
+    """Raises ArgumentError for parameters and buffers of (path, module) with a type or a device that the library does not have."""
+    devices = {}
     for path, module in modules:
         for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-            if value.is_floating_point() and value.dtype != torch.float32:
-                raise _fq.ArgumentError(f"[quantize] '{path + '.' if path else ''}{name}' is {value.dtype}: parameters of quantized layers are "
-                                        "torch.float32. Call model.float() first; autocast computes the other layers in fewer bits")
+            name = join_path(path, name)
+            if (value.is_floating_point() or value.is_complex()) and value.dtype not in PARAMETER_TYPES:
+                raise _fq.ArgumentError(f"[quantize] '{name}' is {value.dtype}: parameters of quantized layers are float32, bfloat16 or "
+                                        "float16. Call model.float() first")
+            if value.is_meta:
+                raise _fq.ArgumentError(f"[quantize] '{name}' is on the meta device and has no values: load the weights first")
+            devices.setdefault(value.device, name)
+    if len(devices) > 1:
+        found = " and ".join(f"'{name}' on {device}" for device, name in devices.items())
+        raise _fq.ArgumentError(f"[quantize] the model has {found}: move it to one device with model.to(device)")
 
 
 # The quantized model.

@@ -134,6 +134,13 @@ class QuantizerState(nn.Module):
             if name in given:
                 setattr(self, name, torch.empty_like(given[name]))
 
+    def _apply(self, fn, recurse=True):
+        """Moves the tensors to a device. `model.bfloat16()` does not change ranges, whose bits decide all codes."""
+        def moved(tensor):
+            out = fn(tensor)
+            return out if out.dtype == tensor.dtype else tensor.to(out.device)
+        return super()._apply(moved, recurse)
+
     def extra_repr(self):
         amax = None if self.amax is None or not self.is_calibrated() else self.amax.detach()
         span = "" if amax is None else f", amax {amax.min():.4g}" + (f" .. {amax.max():.4g}" if amax.numel() > 1 else "")

@@ -24,25 +24,48 @@ def checked(x, function):
     return x
 
 
+def as_float32(x):
+    """Returns floating-point tensors in float32, others unchanged."""
+    return x.float() if x.is_floating_point() else x
+
+
 def make_dense(x):
     """Returns `x` without its gradient, contiguous or channels-last. Most tensors are not copied."""
     x = x.detach()
     return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) else x.contiguous()
 
 
+#: Types of parameters. The library computes with their values in float32.
+PARAMETER_TYPES = torch.float32, torch.bfloat16, torch.float16
+
+
 class SharedParameters:
-    """Parameters and buffers of torch that a network of the library uses in place. `refs` is {name in the network: TensorRef}."""
+    """Parameters and buffers of torch that a network of the library uses. `refs` is {name in the network: TensorRef}.
+
+    The library uses the memory of float32 parameters, and a float32 copy of others.
+    """
 
     def __init__(self, network, refs):
-        self._network, self._refs, self._versions, self._device = network, refs, None, None
+        self._network, self._refs, self._versions, self._device, self._copies = network, refs, None, None, {}
         self.pending = weakref.WeakSet()  # forward passes whose backward pass did not run yet
 
     def share(self, parameters):
         """Gives the network the memory of parameters ({name: tensor}), and the values of buffers."""
         self._move_network(parameters)
-        self._network.share_parameters({name: value.detach().contiguous() for name, value in parameters.items()},
-                                       written=self._may_be_written(parameters.values()))
-        self._network.load_buffers({name: ref.get() for name, ref in self._refs.items()})
+        written = self._may_be_written(parameters.values())
+        self._network.share_parameters({name: self._as_float32(name, value.detach(), written) for name, value in parameters.items()},
+                                       written=written)
+        self._network.load_buffers({name: as_float32(ref.get()) for name, ref in self._refs.items()})
+
+    def _as_float32(self, name, value, written):
+        """Returns a contiguous tensor in float32. A copy keeps its memory as long as shape and device stay."""
+        if value.dtype == torch.float32:
+            return value.contiguous()
+        copy = self._copies.get(name)
+        if copy is None or copy.shape != value.shape or copy.device != value.device:
+            copy = self._copies[name] = torch.empty(value.shape, device=value.device)
+            written = True
+        return copy.copy_(value) if written else copy
 
     def _move_network(self, parameters):
         """Moves the network to the device of the parameters."""
@@ -50,10 +73,10 @@ class SharedParameters:
             if hasattr(value, "placements"):  # a DTensor
                 raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is sharded over processes, and its module is not called here. "
                                         "Call fully_shard on the model that quantize returned, not on its layers, and gather before export")
-            if value.dtype != torch.float32 or not is_usable(value.device):
+            if value.dtype not in PARAMETER_TYPES or not is_usable(value.device):
                 raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {value.dtype} on {value.device}: parameters of quantized layers "
-                                        "are float32 on the CPU, or on a GPU if fakequant was built with CUDA. Call model.float(); "
-                                        "autocast computes the other layers in fewer bits")
+                                        "are float32, bfloat16 or float16 on the CPU, or on a GPU if fakequant was built with CUDA. "
+                                        "Call model.float() or model.to(device)")
         devices = {str(value.device): name for name, value in parameters.items()}
         if len(devices) > 1:
             raise _fq.ArgumentError("[fakequant.torch] " + " and ".join(f"'{name}' is on {device}" for device, name in devices.items())
