@@ -11,7 +11,7 @@
 The library reads tensors through DLPack without a copy, and does not link libtorch. Tensors on a GPU require a library that was built with
 CUDA.
 """
-from .calibration import calibrate, calibrating, quantizers_off
+from .calibration import calibrate, calibrating, quantizers_off, set_amax
 from .export import export, load_quantized, save, verify
 from .modelopt import (
                        HistogramCalibrator,
@@ -25,11 +25,11 @@ from .modelopt import (
                        scaled_e4m3,
 )
 from .modules import Quantized
-from .quantize import parameter_groups, quantize
-from .report import layers, quantizers
+from .quantize import parameter_groups, quantize, quantize_
+from .report import Summary, layers, print_quant_summary, quantizers, summary
 
-__all__ = ["quantize", "calibrate", "calibrating", "quantizers_off", "parameter_groups", "load_quantized", "export", "save",
-           "verify", "layers", "quantizers", "Quantized",
+__all__ = ["quantize", "quantize_", "calibrate", "calibrating", "quantizers_off", "set_amax", "parameter_groups", "load_quantized",
+           "export", "save", "verify", "summary", "Summary", "layers", "quantizers", "print_quant_summary", "Quantized",
            "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
            "dynamic_block_quant", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
            "HistogramCalibrator"]

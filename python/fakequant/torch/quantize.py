@@ -17,14 +17,14 @@ from .attention import MultiheadCall, dot_product, quantized_multihead, redirect
 from .layers import Unsupported, has_matrix, has_weight, require
 from .modules import Quantized, lowered_modules, quantized_parts, require_parts
 from .passes import LayerNames, join_path
-from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
+from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES
 
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 
 
-def quantize(model, config="int8", example_input=None, whole=True):
+def quantize(model, config="int8", example_input=None, whole=True, filter_fn=None):
     """Returns a model whose layers compute on codes. It shares the parameters of `model`, which does not change.
 
     `config` is the name of a preset, or a config as a dict or JSON text. `example_input` is an input, a tuple of inputs, or a dict of
@@ -33,6 +33,8 @@ def quantize(model, config="int8", example_input=None, whole=True):
 
     A model of several inputs becomes one part if the library can run all of it. `export` and `verify` require one part. Its lengths are the
     lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+
+    `filter_fn(module, path)` returns whether a layer with a matrix is quantized, as in torchao. The default is every layer.
 
     A preset of few bits has the choices of `fakequant qat`: 8 bits in the first and the last layer, ranges of least squared error, and
     learned ranges. `parameter_groups` has its rates.
@@ -47,6 +49,7 @@ def quantize(model, config="int8", example_input=None, whole=True):
     if quantized_parts(model):
         raise _fq.ArgumentError("[quantize] the model is already quantized: use the float model")
     config, learned = _complete_config(config)
+    excluded = _exclude_layers(config, model, filter_fn)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
     _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
@@ -57,9 +60,24 @@ def quantize(model, config="int8", example_input=None, whole=True):
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)
     _add_states(out, replacements)
-    for message in [*_library_warnings(out), *_attention_weights_warning(model, out), *floats_warning(out, model, args, named)]:
+    count_multiply_adds(out, model, args, named)
+    for message in [*_library_warnings(out, excluded), *_attention_weights_warning(model, out), *floats_warning(out)]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
+
+
+def quantize_(model, config="int8", example_input=None, whole=True, filter_fn=None):
+    """Quantizes a model in place, with the arguments of `quantize`. Returns None, as the function of this name of torchao.
+
+    The model keeps its identity. Its class becomes Quantized if torch.fx can read all of it.
+    """
+    out = quantize(model, config, example_input, whole, filter_fn)
+    model.__class__, model.__dict__ = type(out), out.__dict__
+    for lowered in lowered_modules(model):  # `out` is left to the garbage collector
+        lowered.redirect(lambda refs: {name: dataclasses.replace(ref, module=model) if ref.module is out else ref for name, ref in refs.items()})
+    for module in model.modules():
+        if isinstance(module, Quantized):
+            module.remember_structure()
 
 
 def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
@@ -107,6 +125,15 @@ def _complete_config(config):
     learned = {"activations": training["amax"] == "learned", "weights": training["learn_weight_ranges"],
                "gradient": training["amax_gradient"]}
     return config, learned if learned["activations"] or learned["weights"] else None
+
+
+def _exclude_layers(config, model, filter_fn):
+    """Adds rules to a config that switch the layers off for which `filter_fn` returns False. Returns the patterns."""
+    if filter_fn is None:
+        return []
+    patterns = [f"{path}.*" for path, module in model.named_modules() if has_matrix(module) and not filter_fn(module, path)]
+    config["rules"] = [*config.get("rules", []), *({"pattern": pattern, "enable": False} for pattern in patterns)]
+    return patterns
 
 
 def _config_dict(config):
@@ -328,13 +355,14 @@ def _add_states(model, replacements):
 
 # Warnings.
 
-def _library_warnings(model):
-    """Returns the warnings of the library if the model is one part, and a warning for each pattern that matches in no part."""
+def _library_warnings(model, excluded):
+    """Returns the warnings of the library if the model is one part, and a warning for each pattern that matches in no part. `excluded` are
+    patterns of layers that may have no quantizer."""
     lowered = lowered_modules(model)
     found = [message for message in lowered[0].warnings if FLOAT_MESSAGE not in message] if len(lowered) == 1 else []
     names = list(dict.fromkeys(name for module in lowered for name in module.quantizer_names))
     for pattern in lowered[0].unmatched:
-        if all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@residual")):
+        if pattern not in excluded and all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@residual")):
             found.append(f"the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(nearest_names(pattern, names))}")
     return found
 
