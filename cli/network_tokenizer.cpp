@@ -11,14 +11,14 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
-#include "fakequant/export/gguf/import.h"
+#include "fakequant/network/detail/import.h"
 #include "fakequant/train/data/detail/tokens.h"
 
 namespace fq::cli {
 namespace {
 
+using fq::detail::token_table;
 using fq::detail::Tokenizer;
-using fq::detail::TokenTable;
 using Names = std::vector<std::string>;
 
 bool tells_tokens(const Network& network) { return network.identity().dense; }
@@ -35,11 +35,6 @@ void check_same(const Names& own, const Names& given, const std::string& functio
 }
 
 }  // namespace
-
-std::shared_ptr<const TokenTable> token_table(const Network& network) {
-  const std::string& text = network.identity().tokenizer;
-  return text.empty() ? nullptr : TokenTable::parse(text, "the network's tokenizer");
-}
 
 void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
                     const std::string& function) {
@@ -78,44 +73,6 @@ MetricOptions token_metric_options(const Network& network) {
   for (std::int32_t id = 0; id < std::ssize(table->tokens()); ++id)
     out.characters.push_back(table->characters(id));
   return out;
-}
-
-namespace {
-
-using fq::detail::Tokenizer;
-using fq::detail::TokenTable;
-
-/// Returns the class names of a text data set of characters or words with these tokens.
-std::vector<std::string> token_class_names(const GgufTokenizer& given) {
-  std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
-  (void)Tokenizer::from_names(names);
-  return names;
-}
-
-void take(Network& network, const GgufTokenizer& given, const std::string& file) {
-  const auto classes = network.identity().classes;
-  const auto check = [&](std::ptrdiff_t tokens) {
-    if (tokens > classes)
-      throw FileError(file, {}, fmt::format("{} has {} tokens, the network {}", file, tokens, classes));
-  };
-  if (!given.json.empty()) {
-    const auto table = TokenTable::parse(given.json, file);
-    check(std::ssize(table->tokens()));
-    network.identity().tokenizer = table->text();
-  } else if (!given.tokens.empty()) {
-    check(std::ssize(given.tokens));
-    network.identity().class_names = token_class_names(given);
-  }
-}
-
-}  // namespace
-
-void take_gguf_tokenizer(Network& network, const GgufModel& model, const std::string& file) {
-  try {
-    take(network, gguf_tokenizer(model, file), file);
-  } catch (const Error& error) {
-    log(LogLevel::warning, fmt::format("{}: its tokenizer is left out", error.what()));
-  }
 }
 
 }  // namespace fq::cli

@@ -5,20 +5,18 @@
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/commands/import_network.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/export/gguf/import.h"
-#include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
-#include "fakequant/network/network.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/network/detail/import.h"
 #include "fakequant/train/data/detail/npy.h"
 
 namespace fq::cli {
@@ -111,31 +109,11 @@ ImportOptions read_unnamed_options(const ImportFlags& flags) {
   return read_options(flags);
 }
 
-QuantizedModel read_onnx(const ImportFlags& flags) {
-  const std::string& path = flags.model;
-  const OnnxModel file = load_onnx(path);
-  try {
-    const ImportOptions options = read_options(flags);
-    if (is_quantized(file)) return import_quantized_onnx(file, options);
-    return {import_onnx(file, options), {}};
-  } catch (const ArgumentError& error) {
-    throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
-  }
-}
-
 /// Reads a model file that describes its own network.
-std::pair<QuantizedModel, Network> read_model(const ImportFlags& flags) {
-  const std::string& path = flags.model;
-  if (!path.ends_with(".gguf")) {
-    QuantizedModel model = read_onnx(flags);
-    Network network = quantized_network(model, path);
-    return {std::move(model), std::move(network)};
-  }
-  const GgufModel file = load_gguf(path);
-  QuantizedModel model = import_gguf(file, read_unnamed_options(flags), path);
-  Network network = quantized_network(model, path);
-  take_gguf_tokenizer(network, file, path);
-  return {std::move(model), std::move(network)};
+fq::detail::ImportedNetwork read_model(const ImportFlags& flags) {
+  const bool is_gguf = flags.model.ends_with(".gguf");
+  return fq::detail::import_model_file(flags.model,
+                                       is_gguf ? read_unnamed_options(flags) : read_options(flags));
 }
 
 std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
@@ -191,7 +169,7 @@ std::pair<Network, std::string> read_weights(const ImportFlags& flags) {
   const auto spec = ModelSpec::load(*flags.network, flags.network_options);
   Network network = Network::create(spec, read_shape(flags), flags.classes);
   std::string text = take_weights(network, path, flags.map, false);
-  take_packed(network, path);
+  fq::detail::quantize_as_packed(network, path);
   return {std::move(network), std::move(text)};
 }
 
@@ -270,6 +248,20 @@ std::int64_t parameter_count(const ImportedModel& model) {
   return count;
 }
 
+/// Returns "on the grids of the file: 5 activations of uint8, 4 weights of int8; target ort".
+std::string describe_grids(const Network& network) {
+  const auto weights = weight_quantizers(network.module());
+  std::map<std::string, int> counts;
+  for (const auto& [name, quantizer, aliases] : named_quantizers(network.module()))
+    if (quantizer->enabled())
+      ++counts[fmt::format("{} {}", weights.contains(quantizer) ? "weights of" : "activations of",
+                           to_string(quantizer->descriptor().format()))];
+  std::vector<std::string> parts;
+  for (const auto& [what, count] : counts) parts.push_back(fmt::format("{} {}", count, what));
+  return fmt::format("on the grids of the file: {}; target {}", fmt::join(parts, ", "),
+                     name(model_target(network.module())));
+}
+
 void print_model(const ImportedModel& model, const Network& network, const std::string& path,
                  Output& output) {
   output.line(fmt::format("{} layers, {} parameters: {}", model.spec.nodes().size(), parameter_count(model),
@@ -324,12 +316,14 @@ Imported import_weights(const ImportFlags& flags) {
 Imported import_model(const ImportFlags& flags) {
   const std::string path = flags.output;
   if (describes_itself(flags)) {
-    const Network network = transformer_network(flags.model, read_unnamed_options(flags), flags.map);
+    std::vector<WeightRename> renames;
+    if (flags.map) renames = read_weight_renames(*flags.map);
+    const Network network = fq::detail::import_folder(flags.model, read_unnamed_options(flags), renames);
     return {network, [=](Output& output) { return write_transformer(network, path, output); }};
   }
   if (is_weights(flags.model)) return import_weights(flags);
   const auto [read, network] = read_model(flags);
-  return {network, [model = read.floats, network = network, path](Output& output) {
+  return {network, [model = read, network = network, path](Output& output) {
             return write_model(model, network, path, output);
           }};
 }

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -14,6 +16,9 @@
 #include "fakequant/core/random.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
+#include "fakequant/export/safetensors/compressed_tensors.h"
+#include "fakequant/export/safetensors/modelopt.h"
+#include "fakequant/export/transformers/import.h"
 #include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
@@ -98,16 +103,45 @@ std::string table(Network& self) {
   return out.str();
 }
 
-void export_model(Network& self, const std::string& path, const std::string& target, int opset,
-                  bool emulate) {
+/// Returns the format of a file: `format`, or by the end of its name if `format` is empty.
+std::string export_format(const std::string& path, const std::string& format) {
+  static const std::vector<std::string> formats = {"onnx", "gguf", "modelopt", "compressed-tensors"};
+  if (!format.empty()) {
+    if (std::ranges::find(formats, format) == formats.end())
+      throw ArgumentError(fmt::format("[export] format is '{}': use {}", format, fmt::join(formats, ", ")));
+    return format;
+  }
+  const auto ending = std::filesystem::path(path).extension();
+  if (ending.empty() || ending == ".onnx") return "onnx";
+  if (ending == ".gguf") return "gguf";
+  if (ending == ".safetensors") return "modelopt";
+  throw ArgumentError(
+      fmt::format("[export] {}: files end in .onnx, .gguf or .safetensors. For other formats, call save and "
+                  "run `fakequant export --format`: scales, trt-cache or executorch",
+                  path));
+}
+
+/// Writes a network with folded batch norms.
+void write_network(const Network& folded, const std::string& path, const std::string& format,
+                   const OnnxExportOptions& options) {
+  if (format == "onnx")
+    save_onnx(path, folded.to_onnx(options));
+  else if (format == "gguf")
+    save_gguf(path, folded.to_gguf(std::filesystem::path(path).stem().string()));
+  else if (format == "modelopt")
+    save_modelopt(path, folded.module(), FAKEQUANT_VERSION);
+  else
+    save_compressed_tensors(path, folded.module(), FAKEQUANT_VERSION);
+}
+
+void export_model(Network& self, const std::string& path, const std::string& target, int opset, bool emulate,
+                  const std::string& format) {
   if (target != "ort" && target != "tensorrt")
     throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
-  if (const auto ending = std::filesystem::path(path).extension(); !ending.empty() && ending != ".onnx")
+  const std::string chosen = export_format(path, format);
+  if (chosen != "onnx" && (target != "ort" || opset != 0 || emulate))
     throw ArgumentError(
-        fmt::format("[export] {}: the file must end in .onnx, because this function writes ONNX. For other "
-                    "formats, call save and run `fakequant export --format`: scales, trt-cache, safetensors, "
-                    "compressed-tensors, gguf or executorch",
-                    path));
+        fmt::format("[export] target, opset and emulate are for ONNX, and the format is {}", chosen));
   OnnxExportOptions options;
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
@@ -118,9 +152,7 @@ void export_model(Network& self, const std::string& path, const std::string& tar
     watch.look();
     folded.fold();
     watch.look();
-    const OnnxModel graph = folded.to_onnx(options);
-    watch.look();
-    save_onnx(path, graph);
+    write_network(folded, path, chosen, options);
     return true;
   });
 }
@@ -139,9 +171,17 @@ nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool h
   return nb::make_tuple(part.unmatched, part.names);
 }
 
-Network load_network(const std::string& path) {
-  if (!path.ends_with(".onnx")) return Network::load(path);
-  return Network::from_model(import_onnx(load_onnx(path)), path);
+Network load_network(const std::string& path, const std::optional<std::vector<std::int64_t>>& input_shape) {
+  const bool imported = path.ends_with(".onnx") || path.ends_with(".gguf") || is_transformer(path);
+  if (!imported && input_shape)
+    throw ArgumentError(
+        fmt::format("[load] input_shape is for ONNX, GGUF and folders of transformers, and {} "
+                    "is a checkpoint, which has its shape",
+                    path));
+  if (!imported) return Network::load(path);
+  ImportOptions options;
+  if (input_shape) options.sample_shape = Shape(input_shape->begin(), input_shape->end());
+  return Network::import_file(path, options);
 }
 
 void bind_class(nb::module_& m) {
@@ -220,12 +260,15 @@ void bind_class(nb::module_& m) {
           },
           "Returns the ranges of all quantizers by name; None for a quantizer without a range.")
       .def("save", &Network::save, arg("path"), "Writes a checkpoint, as the command does.")
-      .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
-           arg("emulate") = false,
-           "Writes an ONNX file with QuantizeLinear and DequantizeLinear nodes. The name of the file ends in "
-           ".onnx. Live batch norms are folded in the file; the model does not change. `target` is \"ort\" "
-           "or \"tensorrt\". `opset` 0 is the smallest opset that has the operators. `emulate` writes "
-           "formats that the engine does not have as arithmetic.")
+      .def(
+          "export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
+          arg("emulate") = false, arg("format") = "",
+          "Writes a file for engines. `format` is \"onnx\" (QuantizeLinear and DequantizeLinear nodes), "
+          "\"gguf\" (llama.cpp), \"modelopt\" (safetensors with hf_quant_config.json) or "
+          "\"compressed-tensors\" (safetensors with config.json); the default follows from the ending "
+          ".onnx, .gguf or .safetensors. Live batch norms are folded in the file; the model does not change. "
+          "For ONNX, `target` is \"ort\" or \"tensorrt\", `opset` 0 is the smallest opset that has the "
+          "operators, and `emulate` writes formats that the engine does not have as arithmetic.")
       .def_prop_ro("quantized", &Network::quantized, "Whether the model has quantizers.")
       .def_prop_ro(
           "sample_shape",
@@ -262,9 +305,15 @@ void bind_model(nb::module_& m) {
       "with 0 it comes from the model. `options` is a dict of options of the model, `seed` the seed of its "
       "first weights.");
   m.def(
-      "load", [](const std::string& path) { return unlocked([&] { return load_network(path); }); },
-      arg("path"),
-      "Returns the model of a checkpoint or of an ONNX file. Raises FileError for a damaged file and a file "
+      "load",
+      [](const std::string& path, const std::optional<std::vector<std::int64_t>>& input_shape) {
+        return unlocked([&] { return load_network(path, input_shape); });
+      },
+      arg("path"), arg("input_shape") = none(),
+      "Returns the model of a checkpoint, an ONNX or GGUF file, or a folder that save_pretrained of "
+      "transformers wrote. Quantized files keep their codes and scales. `input_shape` is the shape of one "
+      "sample if the file does not fix it, [tokens] for texts. Raises FileError for a damaged file and a "
+      "file "
       "of another kind.");
   m.def("builtin_models", &builtin_models, "Returns the names of the built-in models.");
   m.def("presets", &QuantConfig::preset_names, "Returns the names of the presets, for Model.quantize.");
