@@ -19,6 +19,8 @@ using cpu::AdditionGrid;
 using cpu::CodeArray;
 using cpu::CodesOut;
 
+// The parameters of an addition in all lanes. The code is computed as in ONNX Runtime's QLinearAdd, on the
+// codes of the file, which have an offset.
 struct Addition {
   FloatVector ratio_a, ratio_b, fused, offset_a, offset_b, offset_y, scale_a, scale_b;
 
@@ -67,6 +69,8 @@ template <class F>
 void visit_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
   if (bytes && is_byte(a.dtype) && is_byte(b.dtype))
     return visit_bytes(a, [&](const auto* x) { visit_bytes(b, [&](const auto* y) { f(x, y, 0, count); }); });
+  // A multiple of 8, so that each piece begins on a byte of the mask. The buffers fit into the first-level
+  // cache.
   constexpr std::int64_t stretch = 512;
   float x[stretch], y[stretch];
   const auto one = hn::Set(FloatTag(), 1.0f);
@@ -78,6 +82,7 @@ void visit_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_
   }
 }
 
+// Keeps the number of template instances small: 8-bit codes added to wider ones are decoded by visit_pairs.
 /// Calls f as visit_out does, except that 8-bit codes are written only to 8-bit codes.
 template <class A, class F>
 void visit_matching_out(const A*, const CodesOut& out, F&& f) {
@@ -96,6 +101,7 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
                     [&](const auto* p, const auto* q, auto* to) HWY_ATTR {
                       const auto u = load_codes(p), v = load_codes(q);
                       store_codes(sum.code(u, v, reader), to);
+                      // The mask refers to the float value, never to its position on the grid.
                       return reader.passes(sum.value(u, v));
                     });
     });
@@ -138,6 +144,7 @@ void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, 
             x, y, out + begin, nullptr, length, [&](const auto* p, const auto* q, float* to) HWY_ATTR {
               const auto v = add_(dequantize_code(load_codes(p), s), dequantize_code(load_codes(q), t));
               hn::StoreU(v, FloatTag(), to);
+              // There is no mask: every result is ignored.
               return less_(v, v);
             });
       });
@@ -180,6 +187,7 @@ struct Sums {
   }
 };
 
+// NaN does not occur here: accumulator_codes has checked the coefficients of batch normalization.
 template <bool innermost, bool normalized, class Code>
 std::int64_t requantize_run(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
                             std::uint8_t* mask) {
@@ -205,6 +213,7 @@ std::int64_t requantize_runs(const std::int32_t* sums, std::int64_t count, const
   if (g.width == 0) return requantize_run<false, normalized>(sums, count, g, codes, mask);
   std::int64_t done = 0;
   for (std::int64_t i = 0; i < count; i += g.width)
+    // Only the last run can be shorter than the width and end before its last elements.
     done = i + requantize_run<true, normalized>(sums + i, count - i < g.width ? count - i : g.width, g,
                                                 codes + i, mask != nullptr ? mask + i / 8 : nullptr);
   return done;

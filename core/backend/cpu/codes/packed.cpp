@@ -6,6 +6,7 @@
 namespace fq::cpu {
 namespace {
 
+// Element 0 is in the low bits of byte 0, as in ONNX.
 template <int Bits>
 void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restrict out) {
   constexpr int per_byte = 8 / Bits;
@@ -25,6 +26,7 @@ void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restric
 template <int Bits>
 void unpack(const std::uint8_t* packed, std::int64_t count, bool is_signed, std::uint8_t* out) {
   constexpr unsigned low = (1u << Bits) - 1u, sign = 1u << (Bits - 1);
+  // (code ^ sign) - sign extends the sign of a two's complement code.
   const unsigned flip = is_signed ? sign : 0u;
   for (std::int64_t i = 0; i < count; ++i) {
     const unsigned code = (packed[i * Bits / 8] >> (i * Bits % 8)) & low;

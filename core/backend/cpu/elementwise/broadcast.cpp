@@ -50,6 +50,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
 void combine(const Tensor& a, const Tensor& b, const detail::BinaryFunction& arithmetic, Tensor& y) {
   if (y.numel() == 0) return;
   const auto whole = [&y](const Tensor& x) { return x.shape() == y.shape() && x.layout() == y.layout(); };
+  // Without broadcasting one flat loop suffices, in any layout.
   const bool alike = whole(a) && whole(b);
   const auto walk = broadcast_walk(placed(a), placed(b), placed(y));
   detail::visit_float(y.dtype(), "arithmetic", [&]<class T>(T) {

@@ -47,6 +47,7 @@ void SiluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
   });
 }
 
+// Maxima do not depend on the order. Missing lanes are -infinity.
 FQ_HD float LargestOf(const float* x, std::int64_t n) {
   const FloatTag d;
   const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -82,6 +83,7 @@ float SumOf(const float* x, std::int64_t n) {
 
 cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
   const float largest = LargestOf(x, n);
+  // A row of -infinity: x - largest would be NaN. Its probabilities are 0.
   if (largest == -std::numeric_limits<float>::infinity()) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = 0;
     return {largest, 0};
@@ -109,6 +111,7 @@ std::int64_t ReadGeluEntries(const float* x, std::int64_t n, const float* entrie
   for (; i + lanes <= n; i += lanes) {
     cpu::fetch_ahead(y + i);
     const FloatVector v = hn::LoadU(d, x + i);
+    // The bits of f16(x) are the index of the table.
     const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(places, narrow_f16(v)));
     const FloatVector near = select_(less_equal_(high, v), v, entry);
     hn::StoreU(select_(less_equal_(v, low), hn::Zero(d), near), d, y + i);

@@ -46,7 +46,7 @@ auto forward_desc(const ConvShape& s, Type x, Type w, Type y) {
                  nhwc(s.n, s.o, s.oh, s.ow, y), window(s));
 }
 
-// The forward convolution is only a hint. oneDNN requires a hint whose types are those of the factors.
+// oneDNN requires a forward descriptor as a hint, with the same types.
 auto backward_data_desc(const ConvShape& s, Type type) {
   return backward_data(engine(), attributes(), nhwc(s.n, s.c, s.h, s.w, Type::f32), weights(s, type, false),
                        nhwc(s.n, s.o, s.oh, s.ow, type), window(s), forward_desc(s, type, type, type));

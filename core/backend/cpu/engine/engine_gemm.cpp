@@ -88,7 +88,7 @@ struct TileProduct {
     n = columns;
     a = described({count, m, left.columns}, onednn_type(left.dtype), matrix_strides(left));
     b = described({count, left.columns, n}, onednn_type(right.dtype), matrix_strides(right));
-    // The strides are those of the whole matrices: a tile is read and written in place.
+    // A tile is read and written in place, so its strides are the strides of the whole matrices.
     c = described({count, m, n}, product_type(onednn_type(left.dtype)),
                   {left.rows * right.columns, right.columns, 1});
     call.emplace(matmul(engine(), attributes(), a, b, c));

@@ -89,7 +89,8 @@ void lower_to_team() noexcept {
   if (has_lost_pool || openmp::inside_region()) return openmp::set_num_threads(1);
   openmp::forbid_dynamic();
   if (wanted <= largest_team) return;
-  // oneDNN waits at barriers for as many threads as OpenMP reports. A smaller team would block it forever.
+  // oneDNN waits at barriers for the number of threads that OpenMP reports. A smaller team would block it
+  // forever.
   const int size = openmp::team_size(wanted);
   largest_team = std::max(largest_team, size);
   if (size < wanted) openmp::set_num_threads(size);

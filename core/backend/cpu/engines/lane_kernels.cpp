@@ -22,6 +22,7 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
   for (std::int64_t b = 0; b < blocks; ++b)
     for (int l = 0; l < 8; ++l) {
       const std::int64_t k = b * block + 4 * l;
+      // Four products per lane, in two pairs.
       const std::int16_t *x = a.x + row * a.columns + k, *w = a.w + k * cpu::chain_width + 2 * n;
       const SumVector sum = hn::Add(word_pairs(x, w), word_pairs(x + 2, w + 2 * cpu::chain_width));
       lanes[l] =

@@ -28,6 +28,7 @@ bool BlockRanges(const float* x, std::int64_t blocks, float* amax) {
     for (std::int64_t i = 0; i < kBlock; i += lanes()) {
       const FloatVector v = hn::LoadU(d, x + i);
       nan = hn::Or(nan, is_nan_(v));
+      // max_(NaN, most) is `most`: NaN does not enter the range and is reported separately.
       most = max_(abs_(v), most);
     }
     amax[b] = hn::GetLane(hn::MaxOfLanes(d, most));
@@ -40,6 +41,7 @@ bool BlockExtremes(const float* x, std::int64_t blocks, float* extremes) {
   const bool nan = BlockRanges(x, blocks, extremes);
   for (std::int64_t b = 0; b < blocks; ++b, x += kBlock) {
     const FloatVector amax = hn::Set(d, extremes[b]);
+    // ggml takes the first of equal magnitudes, and its sign.
     for (std::int64_t i = 0; i < kBlock && extremes[b] != 0; i += lanes()) {
       const auto at = hn::FindFirstTrue(d, hn::Eq(abs_(hn::LoadU(d, x + i)), amax));
       if (at < 0) continue;
@@ -81,6 +83,7 @@ bool RowRange(const float* x, std::int64_t columns, float* low, float* high) {
   for (; k + lanes() <= columns; k += lanes()) {
     const FloatVector v = hn::LoadU(d, x + k);
     nans = hn::Or(nans, is_nan_(v));
+    // The range begins at 0, so it includes 0. NaN in v leaves it unchanged.
     lowest = min_(v, lowest);
     highest = max_(v, highest);
   }

@@ -55,6 +55,7 @@ double error_sum(const cpu::ErrorPoints& points, const Rule& rule, double limit)
   HWY_ALIGN float q[kChunk];
   double total = 0;
   DoubleVector sum = hn::Zero(d);
+  // A range that is already worse than the best one needs no exact sum.
   for (std::size_t i = 0; i < points.centres.size() && total <= limit; i += kChunk) {
     const std::size_t size = std::min(kChunk, points.centres.size() - i);
     for (std::size_t k = 0; k < size; k += hn::Lanes(f))
@@ -81,6 +82,7 @@ namespace cpu {
 
 ErrorPoints::ErrorPoints(const std::vector<float>& c, const std::vector<double>& n) {
   for (std::size_t i = 0; i < c.size(); ++i) {
+    // Even positions count from the end, odd ones from the beginning.
     const std::size_t k = i % 2 == 0 ? c.size() - 1 - i / 2 : i / 2;
     if (n[k] == 0) continue;
     centres.push_back(c[k]);

@@ -38,6 +38,7 @@ cpu::Extremes take_one(const cpu::Extremes& seen, float x) {
 
 cpu::Extremes FindExtremes(const float* x, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  // The minimum begins at x[0], because the range of a tensor need not include 0.
   const Lane start{hn::Zero(Bits()), hn::Set(Floats(), x[0])};
   // Four independent chains hide the latency of min and max.
   Lane a = start, b = start, c = start, d = start;
@@ -71,6 +72,7 @@ void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, s
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   for (std::int64_t k = 0; k < blocks; ++k, x += length) {
     cpu::fetch_ahead(x, length);
+    // `length` is a multiple of 16, the lanes of the widest vectors: no rest.
     auto most = magnitude_bits(hn::LoadU(Floats(), x));
     for (std::int64_t i = lanes; i < length; i += lanes)
       most = hn::Max(most, magnitude_bits(hn::LoadU(Floats(), x + i)));
@@ -78,6 +80,7 @@ void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, s
   }
 }
 
+// x: [tiles, rows, columns], out: [tiles, columns]. Columns stay in registers over the rows.
 void ColumnMagnitudes(const float* x, std::int64_t tiles, std::int64_t rows, std::int64_t columns,
                       std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));

@@ -21,6 +21,8 @@ void parallel_rows(std::int64_t rows, std::int64_t width, const Work& work) {
 
 }  // namespace
 
+// gates, of_state: [rows, G * width], the products of the input and of the state with the weights. Only
+// elementwise work remains.
 void recurrent_step(detail::RecurrentStep& step) {
   const std::int64_t rows = step.state.dim(0), width = step.state.dim(1);
   if (step.state.dtype() == DType::f32)
@@ -84,6 +86,7 @@ void parallel_rows(const Tensor& x, std::int64_t ranges, const Work& work) {
 
 }  // namespace
 
+// Run-time quantization to u8 codes, as in ONNX's DynamicQuantizeLinear. Row r has range r % ranges.
 void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
   const std::int64_t rows = x.dim(0), width = x.dim(1), ranges = grids.dim(0);
   const auto* in = x.data<float>();
@@ -92,6 +95,7 @@ void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::str
     own[static_cast<std::size_t>(row)] = find_ends(in + row * width, width);
   });
   for (std::size_t row = 0; row < own.size(); ++row)
+    // Minimum and maximum do not depend on the order, so any split over threads gives the same ranges.
     ends[row % ends.size()] = wider(ends[row % ends.size()], own[row]);
   auto* numbers = grids.mutable_data<float>();
   for (std::size_t i = 0; i < ends.size(); ++i) {

@@ -16,6 +16,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Primitives of update_formulas-inl.h for vectors of float and double.
 template <class V>
 HWY_INLINE V add_(V a, V b) {
   return hn::Add(a, b);
@@ -63,6 +64,7 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
     if (a.momentum != nullptr) cpu::fetch_ahead(a.momentum + i);
     const auto p = io.load(a.parameter + i);
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
+    // Without momentum plain SGD: the step is the gradient.
     auto direction = g;
     if (a.momentum != nullptr) {
       const auto m = sgd_momentum(io.load(a.momentum + i), set(f.momentum), g);
@@ -80,6 +82,7 @@ void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_
     cpu::fetch_ahead(a.gradient + i);
     cpu::fetch_ahead(a.mean + i);
     cpu::fetch_ahead(a.square + i);
+    // `keep` is 1 - lr * decay for decoupled weight decay (AdamW), else 1.
     const auto p = mul_(io.load(a.parameter + i), set(a.keep));
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     const auto m = adam_mean(io.load(a.mean + i), set(f.beta1), g, set(f.rest1));
