@@ -6,6 +6,7 @@
 namespace fq::cuda {
 namespace {
 
+// bias: [C]; y: [.., C] in memory order.
 template <class T>
 struct AddBias {
   const T* bias;
@@ -17,6 +18,7 @@ struct AddBias {
   }
 };
 
+// dy: [rows, C]. The sum of a channel is made in f64, or in its equivalent.
 template <class T>
 struct BiasTerms {
   const T* dy;

@@ -17,6 +17,7 @@ class PathList {
  public:
   PathList(std::string name, std::vector<files::path> wheels)
       : name_(std::move(name)), wheels_(std::move(wheels)) {
+    // The name without a folder comes first, so that LD_LIBRARY_PATH takes precedence.
     paths.push_back(name_);
   }
 
@@ -55,6 +56,7 @@ std::vector<std::string> all_paths(PathList list, const files::path& program, in
   list.add(fmt::format("/usr/local/cuda-{}/lib64", cuda));
   std::error_code none;
   const files::path own = files::absolute(program, none);
+  // In a Python package, NVIDIA's wheels are in the site-packages folder above the extension module.
   for (files::path folder = own.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     list.add_wheels(folder);
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})

@@ -7,6 +7,7 @@ namespace fq::cuda {
 
 using fq::detail::Factor, fq::detail::Sharing;
 
+// `Sharing` concerns the threads of the host only.
 void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch, Sharing) {
   gemm({a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
        {b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed}, {out.mutable_raw(), out.dtype()},
@@ -54,6 +55,7 @@ void exact_conv(const ConvShape& shape, bool transposed, const Codes& x, const C
              : exact_conv(shape, x, w, out, sums.device());
 }
 
+// All supported GPUs multiply bf16 on tensor cores.
 DType code_factor_dtype() { return DType::bf16; }
 
 }  // namespace fq::cuda
