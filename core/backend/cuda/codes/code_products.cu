@@ -22,6 +22,7 @@ struct ProductScale {
   }
 };
 
+// y: [.., C], scale: [1] or [C], bias: [C].
 struct ScaleProducts {
   float* y;
   const float *scale, *bias;  // bias may be null
@@ -37,6 +38,7 @@ struct ScaleProducts {
 };
 
 template <class Out>
+// The only rounding of a backward product: the codes of the other factor are exact in bf16.
 struct ScaleToBf16 {
   const float *x, *scale;
   AxisBlocks scales;
@@ -51,6 +53,7 @@ struct ScaleToBf16 {
   }
 };
 
+// The product that gave dw had dy * s_w as a factor, and codes of x without their scale s_x.
 struct ScaleWeightGradient {
   float* dw;
   const float *s_x, *s_w;

@@ -27,6 +27,7 @@ struct PackCodes {
   }
 };
 
+// (code ^ sign) - sign extends the sign of a two's complement code.
 struct UnpackCodes {
   Packing packing;
   const std::uint8_t* packed;

@@ -6,6 +6,7 @@
 namespace fq::cuda {
 namespace {
 
+// An invalid range raises the alarm and gives an unspecified scale.
 struct MakeScales {
   fq::detail::ScaleRule rule;
   float *amax, *scale;

@@ -25,6 +25,7 @@ struct Gradient {
   }
 };
 
+// Two Philox blocks of four numbers per thread.
 struct KeepMask {
   fq::detail::DropoutBlocks blocks;
   const std::uint64_t* step;  // null: use the step of `blocks`
@@ -32,6 +33,7 @@ struct KeepMask {
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::uint8_t keep[group_size];
     fq::detail::DropoutBlocks own = blocks;
+    // A captured launch must not reuse the step of its capture: each training step has its own mask.
     if (step != nullptr) own.step = *step;
     own.keep(first / 4, keep);
     own.keep(first / 4 + 1, keep + 4);

@@ -44,6 +44,7 @@ struct SumAxes {
     bool ended = false;
     for (std::size_t i = 0; i < walk.sizes().size(); ++i) {
       const bool keeps = walk.strides(0)[i] != 0 || walk.sizes()[i] == 1;
+      // Kept axes are contiguous if no summed axis lies between two of them.
       if (keeps && ended) together = false;
       if (!keeps && kept.rank > 0) ended = true;
       (keeps ? kept : summed).add(walk.sizes()[i], walk.strides(0)[i], walk.strides(1)[i]);
@@ -64,6 +65,7 @@ struct JoinElements {
   FQ_HD void join(Sum& sum, const Sum& other) const { joined.join(sum, other); }
 };
 
+// Sums have extra precision. Products, minima and maxima are joined in f64.
 template <class T>
 struct JoinElements<T, fq::detail::Total> {
   using Sum = SumOf<T>;

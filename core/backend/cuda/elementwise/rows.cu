@@ -29,6 +29,7 @@ struct CheckIndices {
   }
 };
 
+// The message of an alarm is fixed before the launch, so it cannot name the position or the value.
 std::string sentence(std::string_view function, std::string_view what, const std::string& rest) {
   return "[" + std::string(function) + "] not every " + std::string(what) + " is " + rest;
 }
@@ -74,6 +75,7 @@ struct FindUses {
 };
 
 template <class T>
+// One thread per row and eight columns adds all uses of the row, in the order of the ids.
 struct SumRows {
   const Uses* uses;
   const std::uint32_t* places;

@@ -24,6 +24,7 @@ struct Forward {
   struct Shared {
     TwoSums<T> sums[block_threads];
   };
+  // A row of up to 8 * 256 elements stays in registers: x is read from memory once.
   struct Kept {
     T v[group_size];
   };
@@ -85,6 +86,7 @@ struct Backward {
   struct Shared {
     TwoSums<T> sums[block_threads];
   };
+  // The first group of each thread stays in registers between the sums and the result.
   struct Kept {
     T g[group_size], normal[group_size];
   };
@@ -148,6 +150,7 @@ struct ParameterTerms {
   const T *dy, *x, *mean, *inverse;
   std::int64_t length;
   FQ_HD void operator()(TwoSums<T>& sum, std::int64_t i, std::int64_t) const {
+    // dx needs sums along each row. dgamma and dbeta need sums over the rows, which is a second pass.
     const std::int64_t row = quotient(i, length);
     sum.first.add_product(dy[i], layer_normal(x[i], mean[row], inverse[row]));
     sum.second.add(dy[i]);

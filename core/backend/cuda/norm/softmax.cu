@@ -41,6 +41,7 @@ struct SoftmaxLine {
   T* y;
   FQ_HD void operator()(std::int64_t line) const {
     const std::int64_t at = lines.first(line);
+    // Three passes over the line: maximum, sum and result. The line does not fit into registers.
     const T *in = x + at, *end = in + lines.size * lines.inner;
     T largest = *in;
     for (const T* v = in; v != end; v += lines.inner)
@@ -75,6 +76,7 @@ struct SoftmaxLineBackward {
 /// Computes contiguous lines. Threads of a block share a row, and each keeps its first elements in registers.
 template <class T>
 struct SoftmaxRows {
+  // Three passes over the row, and two reductions of three phases each.
   static constexpr int phases = 3 + 2 * join_phases;
   struct Shared {
     T largest[block_threads];
@@ -195,6 +197,7 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
       launch_stateful_blocks(x.device(), shape.blocks(),
                              SoftmaxRows<T>{shape, device_data<T>(x), logarithm, out});
     else
+      // Other axes, for example class scores of images: neighbouring lines are adjacent in memory.
       launch_each(x.device(), view.outer * view.inner,
                   SoftmaxLine<T>{{view.size, view.inner}, device_data<T>(x), logarithm, out});
   });

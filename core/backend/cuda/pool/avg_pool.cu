@@ -22,6 +22,7 @@ struct Average {
   FQ_HD void operator()(std::int64_t item) const {
     const PixelPart p(groups, s.oh, s.ow, item);
     const Window window(s, p.row, p.column);
+    // In (h, w) order, as on the host and in ONNX Runtime.
     T sum[group_size] = {};
     for (std::int64_t h = window.top; h < window.bottom; ++h)
       for (std::int64_t w = window.left; w < window.right; ++w) {
@@ -37,6 +38,7 @@ struct Average {
 };
 
 template <class T>
+// One thread per pixel and eight channels of dx adds all windows that cover the pixel.
 struct AverageBackward {
   PoolSizes s;
   bool include_padding;
@@ -73,6 +75,7 @@ struct SumPixels {
   FQ_HD void operator()(std::int64_t item) const {
     const auto p = groups.part(item);
     const Code* x = codes + p.row * pixels * groups.width + p.column;
+    // int32 is exact for up to 2^23 pixels of 8-bit codes.
     std::int32_t sum[group_size] = {};
     for (std::int64_t i = 0; i < pixels; ++i) {
       Code v[group_size];
@@ -104,6 +107,7 @@ void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const T
                                  mutable_device_data<T>(y)});
   };
   switch (x.dtype()) {
+    // Codes are averaged as fl(code * scale), as the exported operator does.
     case DType::i8:
       return run(std::int8_t{}, float{});
     case DType::u8:

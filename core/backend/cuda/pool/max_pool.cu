@@ -13,6 +13,7 @@ using fq::detail::Window;
 template <class T>
 FQ_HD bool wins(T v, T best, bool falls) {
   if constexpr (std::is_floating_point_v<T>) return v > best || v != v;
+  // Sums of a channel with a negative factor: the smallest sum has the largest value.
   return falls ? v < best : v > best;
 }
 
@@ -33,6 +34,7 @@ struct MaxPool {
     bool falls[group_size];
     for (int k = 0; k < group_size; ++k)
       falls[k] = factor != nullptr && k < p.count && factor[p.channel + k] < 0.0f;
+    // The first pixel is the first maximum, even if it is NaN or the smallest value of T.
     bool first = true;
     for (std::int64_t h = window.top; h < window.bottom; ++h)
       for (std::int64_t w = window.left; w < window.right; ++w) {
@@ -69,6 +71,7 @@ struct MaxPoolBackward {
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       for (std::int64_t j = columns.begin; j < columns.end; ++j) {
         const std::int64_t at = pixel_offset(p.image, s.oh, s.ow, i, j, s.c) + p.channel;
+        // dy of window (i, j) passes to this pixel if it holds the maximum of the window.
         const auto here = static_cast<Place>(Window(s, i, j).place(s, p.row, p.column));
         T g[group_size];
         Place place[group_size];

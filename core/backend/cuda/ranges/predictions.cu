@@ -17,6 +17,7 @@ struct Prediction {
 struct JoinPredictions {
   template <class T>
   FQ_HD void operator()(Prediction<T>& a, const Prediction<T>& b) const {
+    // The first of equal scores wins in any order of joining.
     const bool takes = b.score > a.score || (b.score == a.score && b.at < a.at) || b.score != b.score;
     if (a.score == a.score && takes) a = b;
   }

@@ -11,6 +11,7 @@ namespace {
 using fq::detail::DynamicGrid;
 using fq::detail::quotient;
 
+// The range always includes 0, as in ONNX's DynamicQuantizeLinear.
 struct PutGrid {
   float* grids;
   Alarm alarm;
@@ -66,6 +67,7 @@ struct Sum {
 
 void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
   const Device device = x.device();
+  // Channels are the ranges: rows r, r + ranges, .. share one. A single range is one channel of all elements.
   reduce_channels(device, {grids.dim(0), grids.dim(0) == 1 ? 1 : x.dim(1), x.numel()},
                   FindRowEnds{device_data<float>(x)},
                   PutGrid{mutable_device_data<float>(grids), alarm(device, nan_text)});

@@ -9,8 +9,7 @@
 namespace fq::detail {
 namespace {
 
-// Set by callers with streams of their own (PyTorch). Without such callers, the current device need not be
-// restored, which would cost a driver call per operator.
+// Set by callers with streams of their own (PyTorch). Only such callers need their current device restored.
 std::atomic<bool> was_foreign_stream = false;
 
 // The event is destroyed at once: CUDA releases it when the recorded work is done.
