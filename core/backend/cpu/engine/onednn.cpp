@@ -35,7 +35,7 @@ Type onednn_type(DType dtype) {
       return Type::u8;
     default:
       throw ArgumentError(
-          fmt::format("[engine] {} cannot be multiplied: use f32, bf16, i8 or u8", name(dtype)));
+          fmt::format("[engine] products of {} are not supported: use f32, bf16, i8 or u8", name(dtype)));
   }
 }
 

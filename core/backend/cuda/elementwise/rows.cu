@@ -31,7 +31,7 @@ struct CheckIndices {
 
 // The message of an alarm is fixed before the launch, so it cannot name the position or the value.
 std::string sentence(std::string_view function, std::string_view what, const std::string& rest) {
-  return "[" + std::string(function) + "] not every " + std::string(what) + " is " + rest;
+  return "[" + std::string(function) + "] " + std::string(what) + ": a value is not " + rest;
 }
 
 template <class T>
@@ -118,7 +118,7 @@ void check_whole(const Tensor& values, std::string_view function, std::string_vi
 
 void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
                    std::string_view function, std::string_view what) {
-  const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
+  const auto text = sentence(function, what, "in 0 to " + std::to_string(size - 1));
   launch_each(values.device(), values.numel(),
               CheckIndices{device_data<std::int64_t>(values), size, allowed.value_or(0),
                            alarm(values.device(), text, AlarmKind::argument)});

@@ -58,7 +58,8 @@ std::vector<cublasLtMatmulAlgo_t> algorithms(cublasLtHandle_t handle, const Matm
   for (int i = 0; i < found; ++i)
     if (const auto& result = results[static_cast<std::size_t>(i)]; result.state == CUBLAS_STATUS_SUCCESS)
       out.push_back(result.algo);
-  if (out.empty()) throw BackendError("[cuda] cuBLASLt has no kernel for this product on this GPU");
+  if (out.empty())
+    throw BackendError("[cuda] cuBLASLt has no kernel for this product on this GPU: use --device cpu");
   return out;
 }
 

@@ -48,7 +48,8 @@ MatrixLayout MatmulColumns::layout(cudaDataType type, std::int64_t batch) const 
           static_cast<std::uint64_t>(count), stride);
   if (batch == 1) return out;
   if (batch > std::numeric_limits<std::int32_t>::max())
-    throw ArgumentError(fmt::format("[cuda] a batch of {} products: cuBLASLt takes at most 2^31 - 1", batch));
+    throw ArgumentError(
+        fmt::format("[cuda] a batch has {} products, cuBLASLt supports at most 2^31 - 1: split it", batch));
   const auto matrices = static_cast<std::int32_t>(batch);
   FQ_BLAS(MatrixLayoutSetAttribute, out.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrices,
           sizeof matrices);

@@ -58,7 +58,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
     else if (waited > seconds_)
       aborted_ = fmt::format(
           "[ranks] rank {} waited {} s for the sums of the other GPUs: a process hangs or is much "
-          "slower. rank_timeout gives them longer",
+          "slower. Use a longer rank_timeout",
           rank_, seconds_);
     else
       return;

@@ -43,7 +43,7 @@ std::string advice(cudaError_t code) {
     case cudaErrorInvalidDevice:
       return "use --device cpu, or a GPU that nvidia-smi lists";
     case cudaErrorDevicesUnavailable:
-      return "another program has the GPU for itself: wait for it, or use another device";
+      return "another program uses the GPU exclusively: wait for it, or use another device";
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorUnsupportedPtxVersion:
