@@ -23,6 +23,7 @@ void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restric
   out[whole] = static_cast<std::uint8_t>(bits);
 }
 
+// Bits is a constant, so that the compiler can vectorize the shifts.
 template <int Bits>
 void unpack(const std::uint8_t* packed, std::int64_t count, bool is_signed, std::uint8_t* out) {
   constexpr unsigned low = (1u << Bits) - 1u, sign = 1u << (Bits - 1);

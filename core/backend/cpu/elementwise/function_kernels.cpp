@@ -19,6 +19,8 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
+// Polynomials (function_formulas-inl.h) instead of libm: vectors have no libm, and the bits do not depend on
+// the C library.
 void GeluValues(const float* x, std::int64_t n, float* y) {
   visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(x + i);
@@ -89,6 +91,7 @@ cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
     return {largest, 0};
   }
   const FloatVector most = hn::Set(FloatTag(), largest);
+  // x - largest is at most 0, so the exponential cannot overflow.
   visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     io.store(exp_below_zero(sub_(io.load(x + i), most)), y + i);
   });

@@ -20,6 +20,7 @@ constexpr std::int64_t kBlock = 32;
 
 std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
 
+// x: [blocks, 32]. Every vector length divides 32.
 bool BlockRanges(const float* x, std::int64_t blocks, float* amax) {
   const FloatTag d;
   FloatMask nan = is_nan_(hn::Zero(d));
@@ -70,6 +71,7 @@ void HalvesUpCodes(const float* x, std::int64_t blocks, const float* factors, st
 }
 
 void BlockCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  // 127 is the code of the largest magnitude. The clamp acts only on rounding errors of the factor.
   const FloatVector low = hn::Set(FloatTag(), -127.0f), high = hn::Set(FloatTag(), 127.0f);
   codes_of_blocks(x, blocks, factors, codes,
                   [&](FloatVector v, FloatVector factor) { return requantize_code(v, factor, low, high); });
@@ -90,6 +92,7 @@ bool RowRange(const float* x, std::int64_t columns, float* low, float* high) {
   bool nan = !hn::AllFalse(d, nans);
   *low = hn::GetLane(hn::MinOfLanes(d, lowest));
   *high = hn::GetLane(hn::MaxOfLanes(d, highest));
+  // Rows of XNNPACK may have any length.
   for (; k < columns; ++k) {
     nan = nan || std::isnan(x[k]);
     *low = std::min(*low, x[k]);

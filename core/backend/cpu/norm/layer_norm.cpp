@@ -18,6 +18,7 @@ const T* values(const Tensor& tensor) {
 }
 
 template <class T, class F>
+// The compiler splits the sum into lanes: the order depends on the build, not on the run.
 T sum(std::int64_t n, F f) {
   T total = 0;
 #pragma omp simd reduction(+ : total)

@@ -18,6 +18,7 @@ using DoubleVector = hn::Vec<Doubles>;
 
 constexpr std::size_t kChunk = 128;  // points between checks of the limit
 
+// ModelOpt's integers: clamp(rint(x * scale)) / divisor.
 struct Integers {
   FloatVector scale, divisor, lower, upper;
   explicit Integers(const cpu::FakeQuantRule& r)
@@ -41,6 +42,7 @@ HWY_ATTR DoubleVector with_errors(DoubleVector sum, const float* q, const float*
   const Doubles d;
   const hn::Rebind<float, Doubles> f;
   for (std::size_t i = 0; i < size; i += hn::Lanes(d)) {
+    // In f64: counts reach billions, and candidates may differ by 1e-7 of their error.
     const auto error = hn::Sub(hn::PromoteTo(d, hn::LoadU(f, q + i)), hn::PromoteTo(d, hn::LoadU(f, c + i)));
     sum = hn::Add(sum, hn::Mul(hn::Mul(error, error), hn::LoadU(d, counts + i)));
   }

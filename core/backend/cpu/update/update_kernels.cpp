@@ -55,6 +55,7 @@ HWY_ATTR Lanes<T> set(T value) {
   return hn::Set(LaneTag<T>(), value);
 }
 
+// PyTorch's order: scale of the gradient, weight decay, momentum, then the step.
 template <class T>
 void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t begin, std::int64_t end) {
   visit_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
@@ -84,6 +85,7 @@ void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_
     cpu::fetch_ahead(a.square + i);
     // `keep` is 1 - lr * decay for decoupled weight decay (AdamW), else 1.
     const auto p = mul_(io.load(a.parameter + i), set(a.keep));
+    // The bias corrections are in `rate` and `root`, computed once per step.
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     const auto m = adam_mean(io.load(a.mean + i), set(f.beta1), g, set(f.rest1));
     const auto v = adam_square(io.load(a.square + i), set(f.beta2), g, set(f.rest2));
@@ -95,6 +97,7 @@ void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_
 
 }  // namespace
 
+// Highway exports functions, not templates.
 void SgdF32(const cpu::SgdArrays<float>& a, const cpu::SgdFactors<float>& f, std::int64_t begin,
             std::int64_t end) {
   sgd(a, f, begin, end);

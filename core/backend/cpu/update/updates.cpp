@@ -71,6 +71,7 @@ void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device) {
   });
 }
 
+// Optimizers other than SGD and Adam: one formula per element, without vectors.
 template <class T>
 void rule(const detail::AnyRuleList<T>& arrays, Device) {
   std::visit(
@@ -98,6 +99,7 @@ template void rule(const detail::AnyRuleList<float>&, Device);
 template void rule(const detail::AnyRuleList<double>&, Device);
 
 double sum_of_squares(std::span<const Tensor> tensors, Device) {
+  // Tensors are added in order.
   double sum = 0;
   for (const auto& t : tensors)
     detail::visit_float(t.dtype(), "norm",

@@ -13,6 +13,7 @@ AxisBlocks repeated(const Tensor& x, const Tensor& scales) {
   return AxisBlocks::repeating(x.numel(), scales.numel());
 }
 
+// out[c] = s_x * s_w[c % scales], rounded once.
 struct ProductScale {
   const float *s_x, *s_w;
   std::int64_t scales;

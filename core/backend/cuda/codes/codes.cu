@@ -52,7 +52,7 @@ struct Quantize {
 
   /// Quantizes elements of one row.
   FQ_HD void quantize(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
-    // Where the scale allows it, the quotient needs no division and gives the same code (RowCodes).
+    // The quotient needs no division if the scale allows it, and gives the same code (RowCodes).
     const bool few = of.few_bits();
     if (few && format.grid.integer) {
       std::uint8_t bytes[group_size];

@@ -14,6 +14,7 @@ struct Packing {
   [[nodiscard]] FQ_HD unsigned low() const { return (1u << bits) - 1u; }
 };
 
+// One thread per byte of the result: no two threads write the same byte.
 struct PackCodes {
   Packing packing;
   const std::uint8_t* codes;

@@ -7,6 +7,7 @@
 namespace fq::cuda {
 namespace {
 
+// The formulas of the host (numerics/detail/activations.h).
 template <class F>
 struct Value {
   F f;
@@ -62,6 +63,7 @@ struct Keep {
 
 void activate(const Tensor& x, const fq::detail::Activation& activation, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
+    // One kernel per activation and dtype: the formula is known at compile time.
     std::visit([&]<class F>(F f) { map<T>(x, y, Value<F>{f}); }, activation.f);
   });
 }

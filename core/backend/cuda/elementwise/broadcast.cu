@@ -12,6 +12,7 @@ namespace {
 
 using cpu::Walk;
 
+// a and b are read through their strides (0 along broadcast axes), y in memory order.
 template <class T, class F>
 struct Combine {
   const T *a, *b;
@@ -47,6 +48,7 @@ struct SumAxes {
       // Kept axes are contiguous if no summed axis lies between two of them.
       if (keeps && ended) together = false;
       if (!keeps && kept.rank > 0) ended = true;
+      // Walks [kept axes of the result] and [summed axes] have the strides of x as their second operand.
       (keeps ? kept : summed).add(walk.sizes()[i], walk.strides(0)[i], walk.strides(1)[i]);
     }
   }
@@ -111,6 +113,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
   if (axes.together)
     reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, elements, put);
   else
+    // This case has little parallelism, but it is rare: a summed axis between two kept ones.
     launch_each(x.device(), channels,
                 GatherSum<T, Joined>{elements, axes.kept, axes.summed,
                                      channels == 0 ? 0 : x.numel() / channels, put});

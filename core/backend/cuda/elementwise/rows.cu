@@ -44,6 +44,7 @@ struct GatherRows {
   FQ_HD void operator()(std::int64_t item) const {
     const auto [i, column, count] = groups.part(item);
     T v[group_size] = {};
+    // An invalid id has raised an alarm. It must not read outside of the table.
     if (ids[i] >= 0 && ids[i] < rows) load_group(table + ids[i] * groups.width + column, count, v);
     store_group(y + i * groups.width + column, count, v);
   }
@@ -64,6 +65,8 @@ struct NumberUses {
 struct Uses {
   std::uint32_t begin, end;
 };
+// Each thread compares its key with both neighbours. The first and the last of equal keys are the ends of a
+// row's uses.
 struct FindUses {
   const std::uint32_t* keys;
   std::int64_t count;

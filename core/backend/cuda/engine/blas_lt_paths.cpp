@@ -22,6 +22,7 @@ class PathList {
   }
 
   void add(const files::path& folder) { paths.push_back((folder / name_).string()); }
+  // Only existing files are listed, which keeps the error message short.
   void add_if_there(const files::path& folder) {
     std::error_code none;
     if (files::exists(folder / name_, none)) add(folder);
@@ -50,6 +51,7 @@ void with_variable(const char* name, F&& f) {
 }
 
 std::vector<std::string> all_paths(PathList list, const files::path& program, int cuda) {
+  // The user's choice comes before the default folders.
   for (const char* name : {"CUDA_PATH", "CUDA_HOME"})
     with_variable(name, [&](const files::path& root) { list.add(root / "lib64"); });
   list.add("/usr/local/cuda/lib64");

@@ -42,6 +42,7 @@ struct ShiftCorrections {
   }
 };
 
+// padded: [rows, groups, padded outputs], sums: [rows, groups, outputs].
 struct FinishSums {
   PaddedSums from;
   Divisor outputs, groups;

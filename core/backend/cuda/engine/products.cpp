@@ -18,6 +18,7 @@ void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, cons
   multiply(a, b, y, 1, Sharing::by_shape);
   scale_products(y, scale, bias);
 }
+// Two kernels: each is limited by memory, and the column sums need another launch shape.
 void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
   scale_to_bf16(x, scales, db.numel(), out);
   bias_gradient(x, db);
@@ -43,6 +44,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                  const Codes& w, Tensor& sums) {
   auto* out = static_cast<std::int32_t*>(sums.mutable_raw());
+  // One product per matrix: ByteProducts pads and corrects each of them.
   for (std::int64_t i = 0; i < batch; ++i)
     exact_gemm(m, n, k, {static_cast<const char*>(x.data) + i * m * k, x.dtype, x.largest},
                {static_cast<const char*>(w.data) + i * n * k, w.dtype, w.largest}, out + i * m * n,

@@ -14,6 +14,7 @@ struct PutRowGrid {
   float *grids, *factors;
   Alarm alarm;
   FQ_HD void operator()(std::int64_t row, const RowEnds& ends) const {
+    // The host throws NumericError for this alarm at the next wait.
     if (ends.nan) raise(alarm);
     const auto grid = XnnpackRow::of(ends.low, ends.high);
     factors[row] = grid.factor;
@@ -70,6 +71,7 @@ struct ZeroTerms {
   }
 };
 
+// One thread per output of four rows: the weight is read once for them.
 struct XnnpackBlocks {
   CodeBlocks blocks;
   XnnpackGrids grids;
@@ -112,6 +114,7 @@ struct XnnpackBlocks {
   }
 };
 
+// One scale per output: the sums are exact int32 products of the engine for codes.
 struct ChannelSums {
   const std::int32_t *sums, *weights;
   XnnpackGrids grids;

@@ -10,6 +10,7 @@ using fq::detail::Covering;
 using fq::detail::Window;
 
 /// Average of floats, or of codes times their scale.
+// x: [n, h, w, c], y: [n, oh, ow, c]. One thread per output pixel and up to eight channels.
 template <class From, class T>
 struct Average {
   PoolSizes s;
@@ -32,6 +33,7 @@ struct Average {
           if (k < p.count) sum[k] += std::is_same_v<From, T> ? v[k] : v[k] * static_cast<T>(*scale);
       }
     const auto pixels = static_cast<T>(include_padding ? window.padded_pixels(s) : window.pixels());
+    // A division, as on the host: a multiplication by 1 / pixels would round differently.
     for (int k = 0; k < group_size; ++k) sum[k] /= pixels;
     store_group(y + pixel_offset(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel, p.count, sum);
   }
@@ -65,6 +67,7 @@ struct AverageBackward {
   }
 };
 
+// codes: [images, pixels, c], sums: [images, c].
 template <class Code>
 struct SumPixels {
   std::int64_t pixels;

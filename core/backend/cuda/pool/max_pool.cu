@@ -17,6 +17,7 @@ FQ_HD bool wins(T v, T best, bool falls) {
   return falls ? v < best : v > best;
 }
 
+// x: [n, h, w, c], y and argmax: [n, oh, ow, c]. One thread per output pixel and eight channels.
 template <class T, class Place>
 struct MaxPool {
   PoolSizes s;
@@ -54,6 +55,7 @@ struct MaxPool {
   }
 };
 
+// A gather: one thread per pixel of dx adds the windows that cover it, in a fixed order and without atomics.
 template <class T, class Place>
 struct MaxPoolBackward {
   PoolSizes s;
@@ -84,6 +86,7 @@ struct MaxPoolBackward {
   }
 };
 
+// Positions have one byte up to 255 positions in a window, else four.
 template <class F>
 void visit_places(DType dtype, F&& f) {
   if (dtype == DType::u8)

@@ -37,6 +37,7 @@ RowGrids row_grids(const Tensor& rows, const Tensor& grids) {
   return {device_data<float>(grids), rows.dim(1), grids.dim(0)};
 }
 
+// Codes need the range of the whole row, so they are a second pass.
 struct Code {
   RowGrids grids;
   const float* x;
@@ -51,6 +52,7 @@ struct Value {
   FQ_HD void operator()(std::int64_t i) const { out[i] = grids.at(i).value(codes[i]); }
 };
 
+// fl(fl(sum - zero * weights) * fl(scale * w_scale)), with the row's grid.
 struct Sum {
   RowGrids grids;
   const std::int32_t *sums, *weights;
