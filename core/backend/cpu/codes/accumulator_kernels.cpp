@@ -109,6 +109,7 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
   visit_pairs(a, b, is_byte(out.dtype), count, run);
 }
 
+// PooledSums: one multiplier for the tensor. It contains the division by the number of pixels.
 void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
                     const fq::detail::SumReader& r, const CodesOut& out) {
   const auto m = hn::Set(FloatTag(), multiplier), s = hn::Set(FloatTag(), scale);
@@ -163,6 +164,7 @@ using cpu::SumGrid;
 using cpu::SumValues;
 
 /// Reads the sums of a run: of one channel, or of channels that advance with the elements.
+// The two flags are template parameters, so that the inner loops have no branches.
 template <bool innermost, bool normalized>
 struct Sums {
   const std::int32_t* sums;
@@ -172,6 +174,7 @@ struct Sums {
     if constexpr (innermost) return hn::LoadU(FloatTag(), p + i);
     return hn::Set(FloatTag(), *p);
   }
+  // The bias is a code on the grid of the sums, so its addition is exact. One rounding follows, to float.
   auto bias(std::int64_t i) const {
     const IntTag d;
     if (numbers.bias == nullptr) return hn::Zero(d);
@@ -240,6 +243,7 @@ std::int64_t write_sum_values(const std::int32_t* sums, std::int64_t count, cons
   return done;
 }
 
+// Only 8-bit codes have vector kernels for channels. Wider codes are rare, and use the scalar formula.
 std::int64_t RequantizeI8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::int8_t* codes,
                           std::uint8_t* mask) {
   return requantize_sums(sums, n, g, codes, mask);

@@ -246,7 +246,6 @@ void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const s
   auto* codes = out.mutable_data<std::int32_t>();
   bool nan = false;
   for (std::int64_t c = 0; c < b.numel(); ++c) {
-    // One scale for all channels, or one per channel.
     codes[c] = detail::bias_code(bias[c], s[scale.numel() == 1 ? 0 : c], room);
     nan |= scalar::is_nan_(bias[c]);
   }

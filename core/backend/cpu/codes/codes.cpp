@@ -155,7 +155,6 @@ ElementFormat element_format(const Format& format, bool inverse) {
           .exponent = number.exponent,
           .mantissa = number.mantissa,
           .inverse = inverse && !integer,
-          // Kernels have one byte per four-bit code. Packing is a separate step.
           .dtype = bit_width(dtype) == 4 ? DType::u8 : dtype};
 }
 

@@ -17,6 +17,7 @@ void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restric
     for (int k = 0; k < per_byte; ++k) bits |= (codes[i * per_byte + k] & low) << (k * Bits);
     out[i] = static_cast<std::uint8_t>(bits);
   }
+  // The last byte is partial: its upper bits are 0.
   if (count % per_byte == 0) return;
   unsigned bits = 0;
   for (int k = 0; k < count % per_byte; ++k) bits |= (codes[whole * per_byte + k] & low) << (k * Bits);

@@ -24,7 +24,6 @@ FloatVector rounded_code(FloatVector v, FloatVector scale, FloatVector lower, Fl
   return quantize_code(v, scale, lower, upper);
 }
 
-// All numbers of the grid are in registers: one range for the whole run.
 template <class Code>
 std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& row, Code* codes,
                             std::uint8_t* mask, bool* nan) {

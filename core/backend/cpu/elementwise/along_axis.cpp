@@ -48,6 +48,7 @@ void take_bits(const Tensor& x, const AxisView& view, const Elements& from, Tens
   }
 }
 
+// x: [outer, size, inner] in memory order, y: [outer, mix.rows(), inner].
 template <class T>
 void mix_rows(const Tensor& x, const AxisView& view, const detail::AxisMix& mix, Tensor& y) {
   const T* in = x.data<T>(x.layout());

@@ -97,6 +97,7 @@ cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
   });
   return {largest, SumOf(y, n)};
 }
+// Divides, as the scalar formula does: a product with 1 / sum would have other bits.
 void DivideRow(float divisor, std::int64_t n, float* y) {
   const FloatVector by = hn::Set(FloatTag(), divisor);
   visit_vectors<float>(0, n,
@@ -107,7 +108,7 @@ namespace {
 
 std::int64_t ReadGeluEntries(const float* x, std::int64_t n, const float* entries, float* y) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> places;
+  const hn::RebindToSigned<FloatTag> indices;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const FloatVector low = hn::Set(d, -10.0f), high = hn::Set(d, 10.0f);
   std::int64_t i = 0;
@@ -115,7 +116,7 @@ std::int64_t ReadGeluEntries(const float* x, std::int64_t n, const float* entrie
     cpu::fetch_ahead(y + i);
     const FloatVector v = hn::LoadU(d, x + i);
     // The bits of f16(x) are the index of the table.
-    const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(places, narrow_f16(v)));
+    const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(indices, narrow_f16(v)));
     const FloatVector near = select_(less_equal_(high, v), v, entry);
     hn::StoreU(select_(less_equal_(v, low), hn::Zero(d), near), d, y + i);
   }

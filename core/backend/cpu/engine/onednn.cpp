@@ -46,6 +46,7 @@ void Call::run(std::initializer_list<Argument> arguments) const {
     map.emplace(key, dnnl::memory(desc, engine(), const_cast<void*>(data)));
   if (scratch_) map.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
   dnnl::stream stream(engine());
+  // See HeldSignals: a signal handler must not run while oneDNN has moved the stack pointer.
   const HeldSignals held;
   primitive_.execute(stream, map);
   stream.wait();

@@ -152,7 +152,7 @@ class Ahead {
   explicit Ahead(const PackedProduct& t)
       : at_(reinterpret_cast<const char*>(t.next)),
         lines_(t.next == nullptr ? 0 : std::max<std::int64_t>(kTileSide * kTileSide / t.columns, 1)) {}
-  HWY_INLINE void ask() {
+  HWY_INLINE void prefetch() {
     constexpr std::int64_t line = 64;
     for (std::int64_t i = 0; i < lines_; ++i, at_ += line) __builtin_prefetch(at_, 0, 2);
   }
@@ -215,7 +215,7 @@ void MultiplyTiles(const PackedProduct& t) {
     for (std::int64_t k = 0; k < steps; ++k, left.data += left.step, right += 2 * kTileNumbers) {
       k == 0 ? add_terms<true>(left, right, sums) : add_terms<false>(left, right, sums);
       pending.write((k + 1) * at_once);
-      ahead.ask();
+      ahead.prefetch();
       prefetch_rows(c, t.pitch, k * at_once, (k + 1) * at_once);
     }
     pending = PendingSums(sums, c, t.scales.from(column), t.pitch, std::min(kTileSide, t.rows - row),

@@ -128,6 +128,8 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
   const auto first = padded_numbers(outputs.width(), w.zero_terms.data(), w.outputs),
              last_bias =
                  padded_numbers(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
+  // XNNPACK's qb4w kernel: the chain begins with the zero-point term, and the step of x and the bias come
+  // last.
   const BlockChains chains{.x = bytes.data(),
                            .w = w.bytes.data(),
                            .w_scale = w.scales.data(),

@@ -63,6 +63,7 @@ std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, f
   return column;
 }
 
+// X is float, or int32 sums of products, which are read as floats.
 template <class X>
 void add_moments(const X* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
                  float* squares) {

@@ -28,6 +28,7 @@ hn::Vec<D> load_values(D d, const From* p, float scale) {
   }
 }
 
+// x: [n, h, w, c], y: [n, oh, ow, c]. `row` counts the rows of y over all images.
 template <class From, class T>
 void average_row(const AveragePool& p, std::int64_t row) {
   const PoolSizes s = p.sizes;

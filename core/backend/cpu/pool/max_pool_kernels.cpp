@@ -102,6 +102,7 @@ HWY_INLINE void max_window(D d, const PoolSizes& s, const Window& window, const 
   if (argmax != nullptr) store_places(d, place, argmax + c);
 }
 
+// x: [n, h, w, c], y: [n, oh, ow, c]. `row` counts the rows of y over all images.
 template <class T, class Place, class Flipped>
 void max_row(const MaxPoolRows& p, std::int64_t row, const Flipped& flip) {
   const PoolSizes s = p.sizes;
@@ -118,6 +119,7 @@ void max_row(const MaxPoolRows& p, std::int64_t row, const Flipped& flip) {
 
 template <class T>
 void typed_max_row(const MaxPoolRows& p, std::int64_t row) {
+  // Positions of 32 bits need lanes of at least 32 bits. The caller widens shorter codes.
   if constexpr (sizeof(T) >= 4)
     if (p.argmax_dtype == DType::i32) return max_row<T, std::uint32_t>(p, row, NoFlip{});
   max_row<T, std::uint8_t>(p, row, NoFlip{});

@@ -63,6 +63,7 @@ double error_sum(const cpu::ErrorPoints& points, const Rule& rule, double limit)
     for (std::size_t k = 0; k < size; k += hn::Lanes(f))
       hn::StoreU(rule.value(hn::LoadU(f, c + i + k)), f, q + k);
     sum = with_errors(sum, q, c + i, points.counts.data() + i, size);
+    // One horizontal sum per 128 points: cheap, and early enough to stop.
     total = hn::GetLane(hn::SumOfLanes(d, sum));
   }
   return total;

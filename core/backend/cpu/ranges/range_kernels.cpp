@@ -18,6 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Bits = hn::RebindToSigned<Floats>;
 
+// One pass finds both: calibrators need the magnitude, asymmetric grids also the minimum.
 struct Lane {
   hn::Vec<Bits> magnitude;
   hn::Vec<Floats> minimum;
@@ -59,6 +60,7 @@ cpu::Extremes FindExtremes(const float* x, std::int64_t count) {
   return out;
 }
 
+// One range per element: channels innermost, or blocks of one element.
 void RaiseMagnitudes(const float* x, std::int64_t count, std::int32_t* out) {
   const Bits bits;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(bits));
@@ -68,6 +70,7 @@ void RaiseMagnitudes(const float* x, std::int64_t count, std::int32_t* out) {
   for (; i < count; ++i) out[i] = std::max(out[i], std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
 }
 
+// x: [blocks, length], out: [blocks].
 void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   for (std::int64_t k = 0; k < blocks; ++k, x += length) {

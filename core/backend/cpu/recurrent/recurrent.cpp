@@ -13,6 +13,7 @@ namespace {
 /// Calls work(begin, end) for blocks of rows.
 template <class Work>
 void parallel_rows(std::int64_t rows, std::int64_t width, const Work& work) {
+  // Blocks of about 1024 elements: small enough for all threads, large enough for one dispatch each.
   const std::int64_t block = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(width, 1)),
                      blocks = (rows + block - 1) / block;
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements / 4)
@@ -58,6 +59,7 @@ struct Ends {
   bool nan = false;
 };
 
+// The range begins at [0, 0], so it includes 0. std::min and std::max skip a NaN, which `nan` reports.
 Ends find_ends(const float* x, std::int64_t count) {
   float low = 0, high = 0;
   int nan = 0;

@@ -76,6 +76,7 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
   });
 }
 
+// Adam and AdamW (Kingma and Ba 2015; Loshchilov and Hutter 2019).
 template <class T>
 void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_t begin, std::int64_t end) {
   visit_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {

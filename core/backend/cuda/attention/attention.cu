@@ -30,6 +30,7 @@ struct AttentionWeights {
   const T* mask;
   T* scores;
 
+  // scores: [rows, keys]. The mask is broadcast by strides of 0, so it needs no copy of this size.
   FQ_HD void load_scores(std::int64_t row, std::int64_t first, int count, T (&v)[group_size]) const {
     const T* own = mask == nullptr ? nullptr : mask + rows.mask_offset(row) + first * rows.mask_strides[3];
     load_group(scores + row * shape.length + first, count, v);
@@ -142,6 +143,7 @@ struct AttentionWeightsBackward {
 };
 
 /// Rotates one pair per thread, or copies one element after the pairs.
+// x, y: [.., rows, width], table: [rows, pairs, 2].
 template <class T>
 struct Rotate {
   Rotation rotation;

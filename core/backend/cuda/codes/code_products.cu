@@ -49,6 +49,7 @@ struct ScaleToBf16 {
     bfloat16 rounded[group_size];
     load_group(x + first, count, v);
     load_blocks(scales, scales.place(first), scale, count, factor);
+    // Rounded to bf16 even if Out is float: every device multiplies the same values.
     for (int j = 0; j < group_size; ++j) rounded[j] = bfloat16(scalar::mul_(v[j], factor[j]));
     store_converted(out + first, count, rounded);
   }

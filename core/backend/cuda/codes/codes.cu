@@ -164,6 +164,7 @@ struct Decode {
   }
 };
 
+// Masked gradients become +0. Words are moved as bits, so one kernel serves all float types of a size.
 template <class Word>
 struct ApplyMask {
   const Word* dy;

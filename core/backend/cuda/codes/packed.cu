@@ -22,6 +22,7 @@ struct PackCodes {
   FQ_HD void operator()(std::int64_t byte) const {
     unsigned packed = 0;
     for (int k = 0; k < packing.per_byte(); ++k)
+      // The upper bits of the last byte are 0.
       if (const std::int64_t i = byte * packing.per_byte() + k; i < packing.count)
         packed |= (codes[i] & packing.low()) << (k * packing.bits);
     out[byte] = static_cast<std::uint8_t>(packed);

@@ -65,6 +65,7 @@ struct TakeBits {
   }
 };
 
+// x: [outer, size, inner], y: [outer, rows, inner]. One thread per element of y.
 template <class T>
 struct MixRows {
   const T* x;

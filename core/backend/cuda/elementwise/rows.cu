@@ -54,10 +54,10 @@ struct GatherRows {
 struct NumberUses {
   const std::int64_t* ids;
   std::int64_t rows;
-  std::uint32_t *keys, *places;
+  std::uint32_t *keys, *positions;
   FQ_HD void operator()(std::int64_t i) const {
     keys[i] = static_cast<std::uint32_t>(ids[i] < 0 || ids[i] >= rows ? rows : ids[i]);
-    places[i] = static_cast<std::uint32_t>(i);
+    positions[i] = static_cast<std::uint32_t>(i);
   }
 };
 
@@ -65,8 +65,8 @@ struct NumberUses {
 struct Uses {
   std::uint32_t begin, end;
 };
-// Each thread compares its key with both neighbours. The first and the last of equal keys are the ends of a
-// row's uses.
+// Each thread compares its key with both neighbours. A row's uses begin at the first of equal keys, and end
+// at the last.
 struct FindUses {
   const std::uint32_t* keys;
   std::int64_t count;
@@ -81,7 +81,7 @@ template <class T>
 // One thread per row and eight columns adds all uses of the row, in the order of the ids.
 struct SumRows {
   const Uses* uses;
-  const std::uint32_t* places;
+  const std::uint32_t* positions;
   const T* x;
   T* table;
   RowGroups groups;
@@ -91,7 +91,7 @@ struct SumRows {
     T sum[group_size] = {};
     for (std::uint32_t k = own.begin; k < own.end; ++k) {
       T v[group_size];
-      load_group(x + places[k] * groups.width + column, count, v);
+      load_group(x + positions[k] * groups.width + column, count, v);
       for (int j = 0; j < group_size; ++j)
         if (j < count) sum[j] += v[j];
     }

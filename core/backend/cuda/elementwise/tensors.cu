@@ -60,6 +60,7 @@ template <class T>
 FQ_HD T from_real(float value) {
   if constexpr (std::is_integral_v<T>) {
     using Limits = std::numeric_limits<T>;
+    // The conversion of NaN to an integer is undefined in C++.
     if (value != value) return 0;
     const float lower = static_cast<float>(Limits::min()), upper = static_cast<float>(Limits::max());
     return static_cast<T>(std::nearbyint(value < lower ? lower : value > upper ? upper : value));

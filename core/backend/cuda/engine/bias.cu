@@ -18,7 +18,7 @@ struct AddBias {
   }
 };
 
-// dy: [rows, C]. The sum of a channel is made in f64, or in its equivalent.
+// dy: [rows, C]. SumOf<float> is a pair of floats with about 48 bits.
 template <class T>
 struct BiasTerms {
   const T* dy;

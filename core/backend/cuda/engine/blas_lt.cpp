@@ -32,6 +32,7 @@ struct Symbols {
   }
 };
 
+// Called once. A failure throws at the first product, not at the start of the program.
 BlasLt load() {
   const Symbols symbols{open_library()};
   BlasLt out{};

@@ -6,6 +6,7 @@
 namespace fq::cuda {
 namespace {
 
+// bf16 and wider floats represent 8-bit codes exactly.
 template <class Code, class Value>
 struct Decode {
   const Code* codes;

@@ -27,6 +27,7 @@ struct WeightShape {
   }
 };
 
+// w: [o, c/groups, kh, kw], packed: [groups, outputs, row], or [groups, row, outputs] if transposed.
 template <class Word>
 struct PackWeights {
   WeightShape s;

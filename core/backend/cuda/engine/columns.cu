@@ -87,10 +87,10 @@ struct WindowAxis {
   [[nodiscard]] FQ_HD Tap first_tap(int pixel) const {
     // Only taps below tap_step can be first: the others have a smaller one on the same pixel.
     for (int tap = 0; tap < tap_step; ++tap) {
-      const int place = pixel + padding - tap * dilation;
-      if (place < 0) break;
-      const int window = stride.quotient(place);
-      if (window * static_cast<int>(stride.value) == place) return {tap, window};
+      const int position = pixel + padding - tap * dilation;
+      if (position < 0) break;
+      const int window = stride.quotient(position);
+      if (window * static_cast<int>(stride.value) == position) return {tap, window};
     }
     return {taps, 0};
   }

@@ -89,7 +89,7 @@ struct DepthwiseTaps {
 };
 
 template <class Load, class Sum>
-Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device) {
+Storage transposed_taps(const ConvShape& s, Load load, const void* w, Device device) {
   const std::int64_t taps = s.kh * s.kw;
   Storage out(s.c * taps * static_cast<std::int64_t>(sizeof(Sum)), device);
   launch_each(device, s.c * taps,
@@ -101,7 +101,7 @@ Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device)
 template <bool back, class LoadX, class LoadW, class Sum>
 void depthwise(const ConvShape& s, LoadX load, const void* x, LoadW load_w, const void* w, Sum* out,
                Device device) {
-  const Storage weights = turned_taps<LoadW, Sum>(s, load_w, w, device);
+  const Storage weights = transposed_taps<LoadW, Sum>(s, load_w, w, device);
   const std::int64_t height = back ? s.h : s.oh, width = back ? s.w : s.ow;
   launch_each(device, s.n * height * width * (s.c / 4),
               DepthwiseTaps<LoadX, Sum, back>{load, static_cast<const typename LoadX::Word*>(x),

@@ -37,6 +37,7 @@ struct DepthwiseWeightParts {
     const std::int64_t kx = kernel_width.take_remainder(ky);
     const std::int64_t begin = part * parts.length;
     const std::int64_t end = begin + parts.length < parts.pixels ? begin + parts.length : parts.pixels;
+    // The position of pixel `begin` in y: image, row and column.
     std::int64_t n = begin;
     std::int64_t oy = image.take_remainder(n), ox = width.take_remainder(oy);
     float sums[4] = {};

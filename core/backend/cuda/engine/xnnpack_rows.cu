@@ -151,6 +151,7 @@ void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, T
   const Device device = x.device();
   const std::int64_t rows = x.dim(0), columns = x.dim(1);
   Tensor factors = Tensor::empty({rows}, DType::f32, device);
+  // Each row is a channel of consecutive elements.
   reduce_channels(device, {rows, columns, x.numel()}, FindRowEnds{device_data<float>(x)},
                   PutRowGrid{mutable_device_data<float>(grids), mutable_device_data<float>(factors),
                              alarm(device, nan_text)});

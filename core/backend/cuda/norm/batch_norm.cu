@@ -19,6 +19,7 @@ void visit_rows(const Tensor& x, F&& f) {
 }
 
 /// Sums of differences to the first value of the channel, so that squares do not cancel.
+// x: [rows, C]. Row 0 is the origin of each channel: any value of the channel serves.
 template <class X, class T>
 struct MomentTerms {
   const X* x;
@@ -95,6 +96,7 @@ struct Normalize {
   }
 };
 
+// dx = dy * f + (x - center) * p + t. The sums over the batch are already in p and t.
 template <class X, class T>
 struct NormalizeBackward {
   const T* dy;

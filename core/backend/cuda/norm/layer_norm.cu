@@ -12,6 +12,7 @@ using fq::detail::layer_norm_gradient;
 using fq::detail::layer_norm_value;
 using fq::detail::layer_normal;
 
+// gamma and beta are optional.
 template <class T>
 FQ_HD void load_or(const T* p, T otherwise, std::int64_t first, int count, T (&v)[group_size]) {
   if (p != nullptr) return load_group(p + first, count, v);
@@ -49,6 +50,7 @@ struct Forward {
     });
     return sum;
   }
+  // The mean and the inverse deviation are rounded to T once and saved for backward.
   FQ_HD void finish(std::int64_t row, const TwoSums<T>& sum) const {
     const double n = static_cast<double>(shape.length), offset = sum.first.value() / n;
     // Rounding may give a small negative variance.
@@ -125,6 +127,7 @@ struct Backward {
   }
   FQ_HD void write(std::int64_t row, int lane, const TwoSums<T>& sum, Kept& kept) const {
     const double n = static_cast<double>(shape.length);
+    // dx = inverse * (g - mean(g) - normal * mean(g * normal)), g = dy * gamma.
     const T average = static_cast<T>(sum.first.value() / n), slope = static_cast<T>(sum.second.value() / n),
             spread = inverse[row];
     visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {

@@ -53,6 +53,7 @@ struct SoftmaxLine {
   }
 };
 
+// dx = y * (dy - sum(dy * y)), or dy - exp(y) * sum(dy) for the logarithm.
 template <class T>
 struct SoftmaxLineBackward {
   SoftmaxLines lines;

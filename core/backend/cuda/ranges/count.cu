@@ -49,16 +49,16 @@ struct CountBins {
   const float* x;
   std::int64_t elements;
   Bins rule;
-  int bins, copies, held;  ///< copies: a power of two; held: number of bins in a table
+  int bins, copies, table_bins;  ///< copies: a power of two; table_bins: number of bins in a table
   unsigned long long* counts;
 
   FQ_HD void add(float v, int thread, unsigned& zeros, Shared& shared) const {
     const int at = rule.of<inverted>(v), own = at * copies + (thread & (copies - 1));
-    // One unsigned comparison for 1 <= at < held: bin 0 wraps around to a large number.
-    const bool held_there = static_cast<unsigned>(at - 1) < static_cast<unsigned>(held - 1);
-    atomic_add(shared.table[held_there ? own : counters + thread % 32], 1u);
+    // One unsigned comparison for 1 <= at < table_bins: bin 0 wraps around to a large number.
+    const bool in_table = static_cast<unsigned>(at - 1) < static_cast<unsigned>(table_bins - 1);
+    atomic_add(shared.table[in_table ? own : counters + thread % 32], 1u);
     zeros += at == 0 ? 1 : 0;
-    if (held < bins && at >= held && at < bins) atomic_add<unsigned long long>(counts[at], 1);
+    if (table_bins < bins && at >= table_bins && at < bins) atomic_add<unsigned long long>(counts[at], 1);
   }
   /// Adds `packs` packs. Their distance is one pack per thread of the block.
   FQ_HD void add_tile(std::int64_t begin, Thread t, unsigned& zeros, Shared& shared) const {
@@ -86,7 +86,7 @@ struct CountBins {
     }
     // Integer counts do not depend on the order of the atomic additions.
     if (Phase == 2)
-      for (int at = t.thread; at < held; at += block_threads) {
+      for (int at = t.thread; at < table_bins; at += block_threads) {
         unsigned long long sum = 0;
         for (int copy = 0; copy < copies; ++copy) sum += shared.table[at * copies + copy];
         if (sum != 0) atomic_add(counts[at], sum);

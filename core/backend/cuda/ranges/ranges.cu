@@ -161,6 +161,7 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
                   LargestMagnitude<1>{device_data<float>(x), count}, put);
 }
 
+// Reports on the device: reading the ranges back would wait for it.
 struct CheckFinite {
   const float* amax;
   Alarm nan, infinity;

@@ -46,6 +46,7 @@ struct AddParts {
   FQ_HD void operator()(std::int64_t i) const {
     const std::int64_t row = quotient(i, width), k = i - row * width;
     const std::int64_t from = row * per_row, to = from + per_row;
+    // One thread adds the parts of a row in order.
     double sum = sums[i];
     for (std::int64_t part = from < first ? first : from; part < to && part < last; ++part)
       sum += partial[(part - first) * width + k];

@@ -13,6 +13,7 @@ namespace {
 // int64 sums in fixed point have no order: the result is the same for any number of ranks.
 struct AddFixed {
   static constexpr std::size_t most = 8;
+  // The pointers are parameters of the launch: no table is copied to the device.
   const float* terms[most];
   int term_count;
   bool more;

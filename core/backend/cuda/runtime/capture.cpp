@@ -74,7 +74,7 @@ Tensor constant(const Tensor& host, Device device) {
 }
 
 void touched(const Storage& storage, const void* address, bool written) noexcept {
-  // Tensors of the arena live until the capture ends. Parameters and other tensors must be kept alive for its
+  // Tensors of the arena live as long as the capture. Parameters and other tensors must be kept alive for its
   // graphs.
   if (in_force.capturing == nullptr || in_force.capturing->arena->holds(address)) return;
   try {

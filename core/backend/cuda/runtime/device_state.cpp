@@ -47,6 +47,7 @@ MemoryPool make_pool(int index) {
 
 DeviceState::DeviceState(int index) : index_(index) {
   FQ_CUDA(cudaSetDevice(index));
+  // Non-blocking: work in CUDA's default stream, for example of other libraries, does not order this stream.
   FQ_CUDA(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking));
   FQ_CUDA(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index));
   pool_ = make_pool(index);

@@ -144,6 +144,7 @@ struct MoveTowards {
   }
 };
 
+// Uses the formulas of the host (updates.h).
 struct UpdateByRule {
   template <class Array>
   FQ_HD void operator()(const Array& a, std::int64_t first, int count) const {
