@@ -107,7 +107,7 @@ HWY_INLINE void add_products() {
 
 using SumTag = hn::FixedTag<float, kTile>;
 
-/// Buffer of sums [32, 32], four consecutive tiles, which are copied to rows of c while the next sums are
+/// Buffer of sums [32, 32], in four consecutive tiles. They are copied to rows of c while the next sums are
 /// computed.
 class PendingSums {
  public:

@@ -28,7 +28,7 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
       lanes[l] =
           next(lanes[l], sum, hn::Set(d, a.x_scale[row * blocks + b]), a.w_scale + b * cpu::chain_width + n);
     }
-  // The order of these additions is that of ggml's kernels and determines the bits.
+  // ggml's kernels add in this order, which determines the bits.
   const FloatVector a0 = add_(lanes[4], lanes[0]), a1 = add_(lanes[5], lanes[1]);
   const FloatVector a2 = add_(lanes[6], lanes[2]), a3 = add_(lanes[7], lanes[3]);
   FloatVector y = add_(add_(a0, a2), add_(a1, a3));

@@ -111,7 +111,7 @@ std::atomic<bool> poison{false};
 void* allocate(std::size_t bytes, Device) {
   const std::size_t size = size_class(bytes);
   void* block = arena().take(size);
-  // For tests: 0xff bytes are NaN in every float format, so a read before the first write is visible.
+  // For tests: 0xff bytes are NaN in f64, f32, f16 and bf16, so a read before the first write is visible.
   if (poison.load(std::memory_order_relaxed)) std::memset(block, 0xff, size);
   return block;
 }

@@ -65,7 +65,6 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
     if (a.momentum != nullptr) cpu::fetch_ahead(a.momentum + i);
     const auto p = io.load(a.parameter + i);
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
-    // Without momentum plain SGD: the step is the gradient.
     auto direction = g;
     if (a.momentum != nullptr) {
       const auto m = sgd_momentum(io.load(a.momentum + i), set(f.momentum), g);

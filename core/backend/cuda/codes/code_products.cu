@@ -39,7 +39,7 @@ struct ScaleProducts {
 };
 
 template <class Out>
-// The only rounding of a backward product: the codes of the other factor are exact in bf16.
+// Rounds the output gradient to bf16. The codes of the other factor are exact in bf16.
 struct ScaleToBf16 {
   const float *x, *scale;
   AxisBlocks scales;

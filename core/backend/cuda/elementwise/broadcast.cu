@@ -48,7 +48,6 @@ struct SumAxes {
       // Kept axes are contiguous if no summed axis lies between two of them.
       if (keeps && ended) together = false;
       if (!keeps && kept.rank > 0) ended = true;
-      // Walks [kept axes of the result] and [summed axes] have the strides of x as their second operand.
       (keeps ? kept : summed).add(walk.sizes()[i], walk.strides(0)[i], walk.strides(1)[i]);
     }
   }

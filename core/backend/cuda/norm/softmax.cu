@@ -77,7 +77,6 @@ struct SoftmaxLineBackward {
 /// Computes contiguous lines. Threads of a block share a row, and each keeps its first elements in registers.
 template <class T>
 struct SoftmaxRows {
-  // Three passes over the row, and two reductions of three phases each.
   static constexpr int phases = 3 + 2 * join_phases;
   struct Shared {
     T largest[block_threads];
