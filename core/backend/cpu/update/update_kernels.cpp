@@ -66,6 +66,7 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
     const auto p = io.load(a.parameter + i);
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     auto direction = g;
+    // Nesterov's variant as in torch.optim.SGD: g + momentum * m.
     if (a.momentum != nullptr) {
       const auto m = sgd_momentum(io.load(a.momentum + i), set(f.momentum), g);
       io.store(m, a.momentum + i);

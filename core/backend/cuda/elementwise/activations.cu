@@ -17,6 +17,7 @@ struct Value {
   }
 };
 
+// `saved` is the output of the function if F::of_output, else its input.
 template <class F>
 struct Gradient {
   F f;

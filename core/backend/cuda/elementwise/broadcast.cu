@@ -42,6 +42,7 @@ struct SumAxes {
   bool together = true;  ///< whether the kept axes are contiguous
 
   explicit SumAxes(const Walk& walk) {
+    // True after a summed axis that follows a kept one.
     bool ended = false;
     for (std::size_t i = 0; i < walk.sizes().size(); ++i) {
       const bool keeps = walk.strides(0)[i] != 0 || walk.sizes()[i] == 1;

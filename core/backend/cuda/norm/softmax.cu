@@ -19,6 +19,7 @@ using fq::detail::softmax_value;
 /// Returns y of one element, from the largest element of its line and the sum of exponentials.
 template <class T>
 FQ_HD T softmax_output(T x, T largest, double sum, bool logarithm) {
+  // The sum has extra precision and is rounded to T once.
   const T total = static_cast<T>(sum);
   return logarithm ? log_softmax_value(x, largest, std::log(total)) : softmax_value(x, largest, total);
 }

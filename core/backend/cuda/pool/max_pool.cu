@@ -67,6 +67,7 @@ struct MaxPoolBackward {
   FQ_HD void operator()(std::int64_t item) const {
     const PixelPart p(groups, s.h, s.w, item);
     Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
+    // The windows that cover row p.row, counted from the start of the padding.
     rows.seek(p.row + s.ph);
     columns.seek(p.column + s.pw);
     T sum[group_size] = {};
