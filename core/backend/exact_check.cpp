@@ -63,7 +63,7 @@ bool is_right(const ExactProducts& products) {
 std::string why_sums_are_wrong(const ExactProducts& products) {
   try {
     const bool right = is_right<std::int8_t>(products) && is_right<std::uint8_t>(products);
-    return right ? "" : "products of full-range codes are wrong";
+    return right ? "" : "products of full-range codes come out wrong";
   } catch (const BackendError& error) {
     return error.what();  // this processor has no such product
   }

@@ -24,7 +24,7 @@ std::vector<int> kept_axes(const Axes& kept, int rank, std::string_view function
   for (const int axis : kept.values()) axes.push_back(normalize_axis(axis, rank, function));
   std::ranges::sort(axes);
   FQ_CHECK(std::ranges::adjacent_find(axes) == axes.end(), function,
-           "an axis is given twice: name each axis once");
+           "an axis is named twice: name each axis once");
   // As in ModelOpt, the tensor has one range if no axis is left to reduce.
   if (static_cast<int>(axes.size()) == rank) axes.clear();
   return axes;
