@@ -64,7 +64,7 @@ TEST(DeviceErrors, ReportsABusyDevice) {
   run_in_fresh_process(cudaErrorDevicesUnavailable, [] {
     EXPECT_EQ(cuda_device_count(), 0);
     EXPECT_THAT(error_message<BackendError>([] { (void)make_on_device(1); }),
-                HasSubstr("another program has the GPU"));
+                HasSubstr("another program uses the GPU"));
   });
 }
 
