@@ -14,6 +14,7 @@ Constant::Constant(Tensor tensor) : value_(std::move(tensor)) {}
 Constant::Constant(const Variable& variable)
     : value_(variable.tensor()), needs_gradient_(variable.requires_grad()) {}
 
+// Items are literals themselves, so nested lists join their row-major values one level at a time.
 Constant Constant::joined(const std::vector<Constant>& list) {
   Shape shape{static_cast<std::int64_t>(list.size())};
   std::vector<double> values;

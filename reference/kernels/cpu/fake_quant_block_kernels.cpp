@@ -17,6 +17,7 @@ using cpu::BlockRows;
 using cpu::Fp4Rows;
 using detail::ElementGrid;
 
+// P says how an element finds its parameter: Shared, Each or Blocked of stretch-inl.h.
 template <class P>
 struct Fp4Formula {
   P scale, divisor, bound;
@@ -63,7 +64,8 @@ float largest(FloatVector v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// Blocks of one vector and more, or two to a vector of 16.
+// Largest |x| of blocks that have one vector and more, or fit a vector several times (block 8 with 16 lanes).
+// max_ drops NaN: with NaN as first operand it returns the second.
 template <class T>
 void find_maxima(const T* x, std::int64_t count, std::int64_t block, float* maxima) {
   const FloatTag d;
@@ -97,6 +99,7 @@ void BlockMaxima(const void* x, DType dtype, std::int64_t count, std::int64_t bl
   }
 }
 
+// Whole vectors: `amax` and `scale` are padded to vector groups.
 void Nvfp4Scales(const float* amax, std::int64_t count, float global, float* scale) {
   const FloatTag d;
   const auto by = hn::Set(d, global);
