@@ -27,6 +27,7 @@ std::vector<TensorQuantizer*> SequentialQuantizer::parts() const {
 
 Variable SequentialQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) {
+    // Packed codes are the result of the whole sequence.
     const Variable codes = coding_part(*this).weight(w);
     return enabled() ? codes : codes.as_float();
   }
@@ -50,6 +51,7 @@ std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer) {
 
 TensorQuantizer& coding_part(TensorQuantizer& quantizer) {
   const auto parts = quantizer_parts(quantizer);
+  // The last enabled part determines the codes.
   const auto last = std::find_if(parts.rbegin(), parts.rend(), [](auto* part) { return part->enabled(); });
   return last != parts.rend() ? **last : *parts.back();
 }
