@@ -86,7 +86,7 @@ void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
   FQ_CHECK(calibrator != nullptr, "quantizer", "the calibrator for {} is null: make one",
            detail::quantizer_label(params_.name));
   calibrator_ = std::move(calibrator);
-  // A user's calibrator has no known options; its state is loaded into it as it is.
+  // A user's calibrator has no known options; `load` puts the state into it directly.
   own_options_.reset();
 }
 

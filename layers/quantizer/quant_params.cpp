@@ -62,6 +62,7 @@ void detail::save_params(const QuantParams& s, StateDict& state, const std::stri
   // Optional keys are written only where they differ from the default.
   if (s.pass_through_bwd) switches["pass_through_bwd"] = *s.pass_through_bwd;
   if (s.amax_gradient != AmaxGradient::clip) switches["amax_gradient"] = amax_gradient_name(s.amax_gradient);
+  // Schemes compare by address.
   if (s.weight_scheme == &binary_weights())
     switches["binary"] = true;
   else if (s.weight_scheme != &plain_weights())

@@ -33,6 +33,7 @@ Variable SequentialQuantizer::weight(const Variable& w) {
   }
   if (!enabled()) return w;
   Variable out = parts_.front()->weight(w);
+  // Only the first part sees the parameter and can cache its codes.
   for (std::size_t i = 1; i < parts_.size(); ++i) out = parts_[i]->weight(out);
   return out;
 }

@@ -30,8 +30,8 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
   }
 }
 
-// Returns the grid on which a reader's input ends: of a quantize call, or of what reads a value that was only
-// moved. Null if there is none.
+// Returns the grid on which the input of a reader ends: the grid of a quantize call, or the shared grid of
+// the output of a call that only moves values. Null if there is none.
 const Grid* EarlyGrids::call_grid(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")

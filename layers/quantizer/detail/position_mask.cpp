@@ -39,7 +39,7 @@ int PositionMask::position_axis(const Shape& shape) const {
   if (rank >= 2 && shape[0] == samples_ * positions_ && positions_ > 1) return 0;
   if (rank < 3 || shape[0] != samples_) return -1;
   if (shape[1] == positions_) return 1;
-  // Axes behind the second have the positions only if no other axis has their number of elements.
+  // A later axis holds the positions only if no other axis has the same size.
   const auto is_one = [this](std::int64_t size) { return size == positions_; };
   const auto found = std::find_if(shape.begin() + 2, shape.end(), is_one);
   const bool alone = found != shape.end() && std::find_if(found + 1, shape.end(), is_one) == shape.end();
