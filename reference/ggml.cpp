@@ -44,7 +44,7 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bit
   detail::check_same_columns(x.dim(1), codes.dim(1), function);
   // ggml repacks 8 rows together; llama.cpp uses plain buffers for other weights.
   FQ_CHECK(buffer == Buffer::plain || codes.dim(0) % 8 == 0, function,
-           "the weight has {} rows: the repack buffer takes a multiple of 8, the plain one any",
+           "the weight has {} rows: use a multiple of 8 for the repack buffer, or the plain buffer",
            codes.dim(0));
   Tensor y = Tensor::empty({x.dim(0), codes.dim(0)}, DType::f32, x.device());
   if (x.device().is_meta()) return y;

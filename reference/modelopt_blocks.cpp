@@ -40,7 +40,7 @@ float scale_range(const Amax& amax, const Amax& global_amax, double fp8_max) {
   FQ_CHECK(fp8_max > 0, kScales, "fp8_max_for_normalization is {}: it must be positive, as 448 or 256",
            fp8_max);
   FQ_CHECK(!global_amax.defined() || global_amax.values().size() == 1, kScales,
-           "global_amax has {} elements: give one, or none to take the largest of amax",
+           "global_amax has {} elements: use one, or none for the largest of amax",
            global_amax.values().size());
   const float global = global_amax.defined() ? global_amax.values()[0] : largest_magnitude(amax.values());
   return global * static_cast<float>(448.0 / fp8_max) / 6.0f;

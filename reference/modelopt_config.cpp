@@ -27,7 +27,7 @@ json blocks(const json& value) {
   if (out.contains("scale_bits")) out["scale_bits"] = bits(out["scale_bits"]);
   if (out.contains("type") && out["type"].is_null()) out.erase("type");
   FQ_CHECK(!out.contains("four_over_six") || out["four_over_six"] == false, kAttributeConfig,
-           "block_sizes with four_over_six are not available: leave it out");
+           "block_sizes with four_over_six are unsupported: leave it out");
   out.erase("four_over_six");
   return out;
 }
@@ -41,7 +41,7 @@ bool is_dynamic(const json& value) {
 // ModelOpt writes all fields, so defaults of unsupported ones must pass.
 void refuse_unless_default(const std::string& key, const json& value) {
   const bool is_default = value.is_null() || value == false || (value.is_object() && value.empty());
-  FQ_CHECK(is_default, kAttributeConfig, "'{}' is {}: it is not available, leave it out", key, value.dump());
+  FQ_CHECK(is_default, kAttributeConfig, "'{}' is {}: it is unsupported, leave it out", key, value.dump());
 }
 
 bool is_listed(const std::string& key, std::initializer_list<std::string_view> names) {
@@ -82,7 +82,7 @@ QuantDescriptor quantizer_attribute_config(const json& fields) {
   FQ_CHECK(all != json({{"enable", true}}), kAttributeConfig,
            "only enable is given: name a format too, as {{\"num_bits\": 8}}");
   FQ_CHECK(!all.contains("learn_amax") || all["learn_amax"] == false, kAttributeConfig,
-           "learn_amax is refused by the reference: use a QuantDescriptor to learn ranges");
+           "learn_amax is unsupported by the reference: use a QuantDescriptor to learn ranges");
   // These configure a quantizer and have no field in a descriptor.
   for (const char* key : {"enable", "pass_through_bwd"}) {
     FQ_CHECK(!all.contains(key) || all[key].is_boolean(), kAttributeConfig, "{} is {}: use true or false",

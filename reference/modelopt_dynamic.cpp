@@ -64,8 +64,8 @@ void check_extension(const Request& r) {
 void check_triton(const Request& r) {
   FQ_CHECK(
       r.num_bits == kE2m1 && r.scale_bits == kE4m3 && r.block == 16, kDynamic,
-      "the triton kernel is given num_bits {}, scale_bits {} and blocks of {}: it takes (2, 1), (4, 3) and "
-      "16, the kernel cuda_ext takes others",
+      "the triton kernel with num_bits {}, scale_bits {} and blocks of {}: use (2, 1), (4, 3) and 16, or the "
+      "kernel cuda_ext",
       to_string(r.num_bits), to_string(r.scale_bits), r.block);
   FQ_CHECK(r.global.defined(), kDynamic, "global_amax is missing: the triton kernel needs it");
 }

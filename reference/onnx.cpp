@@ -43,7 +43,7 @@ void check_zero_point(const Tensor& z, DType codes, const char* function) {
   }
   for (const double v : bytes.to(DType::f64).to_vector<double>())
     FQ_CHECK(v == std::rint(v) && v >= lower && v <= upper, function,
-             "the zero point has {}: {} takes integers from {} to {}", v, name(codes), lower, upper);
+             "the zero point of {} has {}: use integers from {} to {}", name(codes), v, lower, upper);
 }
 
 detail::LinearGrid linear_grid(const Shape& x, const Tensor& scale, const Constant& zero_point, DType codes,

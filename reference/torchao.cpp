@@ -19,7 +19,7 @@ IntegerType IntegerType::named(std::string_view name) {
   // `bits` is 0 for a name that does not parse, which both conditions reject.
   const bool wide = !type.is_unsigned && (type.bits == 16 || type.bits == 32);
   FQ_CHECK((type.bits >= 1 && type.bits <= 8) || wide, "torchao",
-           "the dtype '{}' is none to quantize to: use int1 to int8, uint1 to uint8, int16 or int32", name);
+           "the dtype '{}' is unsupported: use int1 to int8, uint1 to uint8, int16 or int32", name);
   return type;
 }
 
@@ -74,8 +74,8 @@ Codes Codes::of(IntegerType type, const CodeRange& range, const char* function) 
   const std::int64_t lower = range.quant_min.value_or(type.lower()),
                      upper = range.quant_max.value_or(type.upper());
   FQ_CHECK(lower >= type.lower() && upper <= type.upper(), function,
-           "quant_min {} and quant_max {} are out of {}: stay within {} to {}", lower, upper, type.name(),
-           type.lower(), type.upper());
+           "quant_min {} and quant_max {} exceed {}: use {} to {}", lower, upper, type.name(), type.lower(),
+           type.upper());
   // A floating zero point is the value of the middle code, (qmax + qmin + 1) / 2.
   return {static_cast<float>(lower), static_cast<float>(upper), static_cast<float>(upper + lower + 1) / 2};
 }

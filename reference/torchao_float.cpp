@@ -75,7 +75,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
            "the input is {}: give f32, f16 or bf16", name(x.dtype()));
   FQ_CHECK(options.scale_dtype == DType::f32 || options.scale_dtype == DType::f8_e8m0, kChoose,
-           "the scale is to be {}: use f32 or f8_e8m0", name(options.scale_dtype));
+           "scale_dtype is {}: use f32 or f8_e8m0", name(options.scale_dtype));
   const Reduction r = reduction(x.shape(), block_size, kChoose);
   check_kept(r, kChoose);
   if (x.device().is_meta()) return Tensor::empty(r.kept, DType::f32, x.device());

@@ -62,9 +62,8 @@ std::string read_pattern(const ordered_json& object, const char* what) {
 /// Returns the name of an available method of calibration. Throws ArgumentError for another.
 std::string checked_algorithm(const std::string& name) {
   const auto& methods = QuantDescriptor::calib_methods();
-  FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize",
-           "algorithm '{}' is not available, and another method would be no substitute{}", name,
-           did_you_mean(name, {methods.begin(), methods.end()}));
+  FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize", "algorithm '{}' is unsupported{}",
+           name, did_you_mean(name, {methods.begin(), methods.end()}));
   return name;
 }
 

@@ -86,7 +86,8 @@ class Builder {
   }
 
   Made nested(const ModelNode& node, const std::vector<Variable>& inputs) {
-    if (inputs.size() != 1) node.place.fail(fmt::format("node '{}' takes one input", node.name));
+    if (inputs.size() != 1)
+      node.place.fail(fmt::format("node '{}' has {} inputs: use one", node.name, inputs.size()));
     auto built = nodes(node.nodes, inputs[0]);
     if (node.type == "graph") return {std::make_shared<Graph>(std::move(built.nodes)), built.output};
     auto sequence = std::make_shared<Sequential>();

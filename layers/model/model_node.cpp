@@ -93,7 +93,7 @@ void check_option_names(const ModelNode& node) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const std::string shown = shortened(name);
     node.place.fail(fmt::format("unknown key '{}' of {}{}", shown, node.type,
-                                known.empty() ? ": it takes none" : did_you_mean(shown, known)),
+                                known.empty() ? ": it has no options" : did_you_mean(shown, known)),
                     "/options/" + json_pointer_token(name));
   }
 }

@@ -18,8 +18,8 @@ using Made = std::shared_ptr<Module>;
 Made make_tied(const LayerOptions& o, std::int64_t in, std::int64_t out, bool bias) {
   const Variable weight = o.tied_weight("weight_of");
   if (weight.shape() != Shape{out, in})
-    o.fail(fmt::format("the weight of '{}' is {}, a layer of {} to {} features takes {}", o.text("weight_of"),
-                       to_string(weight.shape()), in, out, to_string(Shape{out, in})));
+    o.fail(fmt::format("the weight of '{}' is {}, a layer of {} to {} features requires {}",
+                       o.text("weight_of"), to_string(weight.shape()), in, out, to_string(Shape{out, in})));
   // The shared weight was reserved by its own layer.
   if (bias) o.reserve({out});
   return std::make_shared<TiedLinear>(weight, bias);

@@ -134,7 +134,7 @@ std::shared_ptr<Module> make_function(const OperatorSchema& row, std::vector<dou
                                       });
   return std::make_shared<FunctionOfSeveral>(
       std::move(type), std::move(text), [&row, options = std::move(options)](const std::vector<Variable>& x) {
-        FQ_CHECK(std::ssize(x) == row.inputs, row.name, "{} inputs: it takes {}", x.size(), row.inputs);
+        FQ_CHECK(std::ssize(x) == row.inputs, row.name, "{} inputs: use {}", x.size(), row.inputs);
         return row.run(row, x, options);
       });
 }

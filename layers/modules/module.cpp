@@ -51,11 +51,11 @@ Variable Module::run_checkpointed(const std::vector<Variable>& all) {
 }
 
 Variable Module::forward(const Variable&) {
-  throw ArgumentError(fmt::format("[{}] '{}' takes several inputs: call it with a list", type(), name_));
+  throw ArgumentError(fmt::format("[{}] '{}' requires several inputs: call it with a list", type(), name_));
 }
 
 Variable Module::forward(const std::vector<Variable>& inputs) {
-  FQ_CHECK(inputs.size() == 1, type(), "'{}' takes one input, got {}", name_, inputs.size());
+  FQ_CHECK(inputs.size() == 1, type(), "{} inputs for '{}': use one", inputs.size(), name_);
   return forward(inputs[0]);
 }
 

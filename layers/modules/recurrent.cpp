@@ -86,8 +86,7 @@ Variable Recurrent::one_way(const Variable& x, const std::vector<Variable>& inpu
 
 Variable Recurrent::forward(const std::vector<Variable>& inputs) {
   const std::size_t most = kind_ == Kind::lstm ? 3 : 2;
-  FQ_CHECK(!inputs.empty() && inputs.size() <= most, type(), "{} inputs: it takes 1 to {}", inputs.size(),
-           most);
+  FQ_CHECK(!inputs.empty() && inputs.size() <= most, type(), "{} inputs: use 1 to {}", inputs.size(), most);
   Variable x = inputs[0];
   for (std::size_t i = 0; i < weights_.size(); i += ways()) {
     // Between layers only, as in PyTorch.

@@ -71,7 +71,7 @@ void QuantizerRange::set_scale(const Tensor& scale) {
   const std::string& name = params_.name;
   FQ_CHECK(params_.arithmetic == Arithmetic::deployed && !params_.pow2 && !d.scale_amax() &&
                !d.block_sizes().scale_bits && !d.learn_amax(),
-           "quantizer", "{} takes no scales: they follow from amax by other rules, set amax",
+           "quantizer", "{} has no scales of its own: set amax, from which the scales follow",
            detail::quantizer_label(name));
   FQ_CHECK(scale.defined() && scale.numel() > 0, "quantizer", "the scale of {} is empty",
            detail::quantizer_label(name));
@@ -156,9 +156,10 @@ void QuantizerRange::set(const Tensor& amax) {
   FQ_CHECK(amax.defined() && amax.numel() > 0, "quantizer",
            "amax of {} is empty: give one value, or one per channel", detail::quantizer_label(name));
   FQ_CHECK(amax.numel() == 1 || !(single || d.has_dynamic_blocks()), "quantizer",
-           "amax of {} has {} elements, a {} quantizer takes one", detail::quantizer_label(name),
+           "amax of {} has {} elements: use one for a {} quantizer", detail::quantizer_label(name),
            amax.numel(), single ? "per-tensor" : "dynamic block");
-  FQ_CHECK(d.needs_amax(), "quantizer", "amax for {}, which takes its ranges from each input: leave it out",
+  FQ_CHECK(d.needs_amax(), "quantizer",
+           "amax for {}, which computes its ranges from each input: leave it out",
            detail::quantizer_label(name));
   // A single range may be replaced by one per channel; a number of channels cannot change.
   const Tensor before = this->amax();

@@ -22,7 +22,7 @@ void check_shape(const Tensor& t, DType dtype, const Shape& shape, std::string_v
 
 void check_columns(std::int64_t columns, std::int64_t length, const char* function) {
   FQ_CHECK(columns > 0, function, "there are no columns: give one or more");
-  FQ_CHECK(columns % length == 0, function, "rows of {} are no whole blocks of {}: pad them", columns,
+  FQ_CHECK(columns % length == 0, function, "rows of {} are not whole blocks of {}: pad them", columns,
            length);
 }
 

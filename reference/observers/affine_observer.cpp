@@ -38,7 +38,8 @@ void check(const ObserverOptions& o) {
            "only one of quant_min and quant_max is given: give both");
   if (!o.quant_min) return;
   FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kAffineRule,
-           "quant_min {} to quant_max {} must hold 0 and more", *o.quant_min, *o.quant_max);
+           "quant_min {} to quant_max {}: use a range with 0 and at least one other code", *o.quant_min,
+           *o.quant_max);
   FQ_CHECK(*o.quant_max - *o.quant_min < 256, kAffineRule,
            "quant_min {} to quant_max {} are more than 256 codes", *o.quant_min, *o.quant_max);
 }

@@ -95,7 +95,7 @@ Grid GridCache::fixed_grid(int rank, Device device) const {
 Grid GridCache::fixed_grid() const {
   const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
-           "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
+           "{} computes its ranges from each input: it has no fixed grid", quantizer_label(params_.name));
   {
     // A grid that is cached on the CPU for inputs of some rank has the same scales.
     const std::scoped_lock lock(mutex_);

@@ -69,9 +69,10 @@ void WeightCodes::forget() {
 Grid WeightCodes::packed_grid(int rank, Device device) const {
   const QuantDescriptor& d = params_.descriptor;
   if (!scales_.defined()) {
-    FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
-             "{} takes its ranges from each input, and there are no scales with the codes of its weight",
-             detail::quantizer_label(params_.name));
+    FQ_CHECK(
+        d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
+        "{} computes its ranges from each input, but its packed weight has no scales: use a file with both",
+        detail::quantizer_label(params_.name));
     return grid_.fixed_grid(rank, device);
   }
   // One scale is per tensor, although the descriptor has axes.
