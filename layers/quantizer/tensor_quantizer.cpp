@@ -180,8 +180,7 @@ Variable TensorQuantizer::quantize_moving(const Variable& x) {
   const bool again = detail::runs_again() && replayed;
   Tensor then = again ? block->next() : Tensor();
   if (!quantizing() || !enabled() || (again && !then.defined())) return x;
-  // Later layers may have moved the range since the first run. The exchange is undone also if quantize
-  // throws.
+  // The range may have moved since the first run. The exchange is undone also if quantize throws.
   if (!again) return arithmetic_->quantize(x, context().quantizes_weight);
   const struct Restore {
     TensorQuantizer& q;

@@ -72,7 +72,7 @@ BlockView::BlockView(const Shape& shape, const std::map<int, std::int64_t>& leng
 BlockView BlockView::of(const QuantDescriptor& descriptor, const Shape& shape) {
   const BlockSizes& blocks = descriptor.block_sizes();
   if (blocks.empty()) return {shape, descriptor.axis()};
-  // Dynamic blocks find their ranges in the kernel; only the range of the whole tensor is stored.
+  // Scales of dynamic blocks come from each input; only the range of the whole tensor is stored.
   if (descriptor.has_dynamic_blocks() || numel(shape) == 0) return {shape, Axes{}};
   const int rank = static_cast<int>(shape.size());
   const auto lengths = front_lengths(blocks, rank);
