@@ -225,7 +225,7 @@ std::vector<std::string> TargetEngine::fit_weights(Module& /*model*/) const { re
 
 void TargetEngine::log_float_operators(Module& /*model*/, const Shape& /*input_shape*/) const {}
 
-// Function-local statics: engines are immutable, so threads may share them.
+// Static objects in a function: engines are immutable, so threads may share them.
 const TargetEngine& target_engine(Target target) {
   static const AnyEngine any;
   static const OrtEngine ort;

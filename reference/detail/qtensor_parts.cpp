@@ -132,6 +132,7 @@ Tensor unpacked_high_first(const Tensor& bytes, std::int64_t count) {
   Tensor out = Tensor::empty({count}, DType::u8);
   const auto* in = bytes.data<std::uint8_t>();
   auto* to = out.mutable_data<std::uint8_t>();
+  // Reads `count` codes only, which crops the padding.
   for (std::int64_t i = 0; i < count; ++i) to[i] = (in[i / 2] >> (i % 2 == 0 ? 4 : 0)) & 0xfu;
   return out;
 }

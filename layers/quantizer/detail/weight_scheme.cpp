@@ -138,7 +138,7 @@ float WeightScheme::weight_with_code(float w, float code, float amax, float boun
 
 void WeightScheme::check_packing(const std::string& /*quantizer*/) const {}
 
-// Schemes are function-local statics: one object each, because they compare by address.
+// Schemes are static objects in functions, one each, because they compare by address.
 const WeightScheme& plain_weights() noexcept {
   static const WeightScheme scheme("none");
   return scheme;

@@ -49,6 +49,7 @@ struct BlockFormula {
   FloatMask mask(FloatVector x, std::int64_t i) const { return modelopt_mask(x, bound.at(i)); }
 };
 
+// Makes the formula of a stretch from the columns of its parameters.
 struct BlockFormulas {
   const BlockRows& rows;
 
@@ -82,6 +83,7 @@ void find_maxima(const T* x, std::int64_t count, std::int64_t block, float* maxi
   }
   for (std::int64_t i = 0; i < count; i += block) {
     cpu::fetch_ahead(x + i, block);
+    // One vector of maxima per block, reduced once at the end.
     FloatVector most = hn::Zero(d);
     for (std::int64_t k = 0; k < block; k += lanes) most = max_(abs_(load(x + i + k)), most);
     *maxima++ = largest(most);
