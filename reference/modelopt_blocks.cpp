@@ -27,23 +27,26 @@ DType output_type(const Tensor& x, std::optional<DType> out_dtype, const char* f
   return out;
 }
 
+// A NaN stays the largest: after it every comparison is false.
 float largest_magnitude(std::span<const float> values) {
   float largest = 0;
   for (const float v : values) largest = std::isnan(v) || std::fabs(v) > largest ? std::fabs(v) : largest;
   return largest;
 }
 
+// Range of the block scales: the largest scale, global / 6, maps to the largest E4M3 number. The factor is 1
+// by default.
 float scale_range(const Amax& amax, const Amax& global_amax, double fp8_max) {
   FQ_CHECK(fp8_max > 0, kScales, "fp8_max_for_normalization is {}: it must be positive, as 448 or 256",
            fp8_max);
   FQ_CHECK(!global_amax.defined() || global_amax.values().size() == 1, kScales,
-           "global_amax has {} elements: give one, or none to take the largest of amax",
+           "global_amax has {} elements: use one, or none for the largest of amax",
            global_amax.values().size());
   const float global = global_amax.defined() ? global_amax.values()[0] : largest_magnitude(amax.values());
   return global * static_cast<float>(448.0 / fp8_max) / 6.0f;
 }
 
-/// x as [blocks, length], row-major.
+// Returns x as [blocks, length], row-major.
 Tensor block_rows(const Tensor& x, const Amax& amax) {
   FQ_CHECK(amax.defined(), kStatic, "amax is missing: give one for each block");
   const auto blocks = static_cast<std::int64_t>(amax.values().size());
@@ -52,10 +55,11 @@ Tensor block_rows(const Tensor& x, const Amax& amax) {
   return x.to(Layout::row_major).reshape({blocks, x.numel() / blocks});
 }
 
-/// y and, where asked for, the mask in the shape of x.
+// Returns y and, if `masked`, the mask, in the shape of x.
 detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype,
                          bool masked) {
   const Tensor rows = block_rows(x, amax);
+  // The kernel writes the type of its input, so another output type is rounded from f32.
   const Tensor in = rows.dtype() == out_dtype ? rows : rows.to(DType::f32);
   Tensor y = Tensor::empty(in.shape(), in.dtype(), x.device());
   Tensor mask = masked ? Tensor::empty(in.shape(), DType::u1, x.device()) : Tensor();
@@ -65,6 +69,7 @@ detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales
   return {y.to(out_dtype).reshape(x.shape()).to(x.layout()), mask};
 }
 
+// A cast to E2M1 is one block with scale 1 and amax 6.
 detail::Masked cast(const Tensor& x, DType out_dtype, bool masked) {
   const Tensor in = x.dtype() == out_dtype ? x : x.to(DType::f32);
   detail::Masked out{Tensor::empty(x.shape(), in.dtype(), x.device(), x.layout()), {}};
@@ -85,6 +90,7 @@ Tensor compute_fp4_scales(const Amax& amax, const Amax& global_amax, bool quanti
   Tensor out = amax.tensor();
   auto* s = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i) {
+    // 6 is the largest E2M1 number.
     s[i] /= 6.0f;
     if (quantize_block_scales) s[i] = scalar::modelopt_scaled_e4m3(s[i], outer, 1.0f / outer);
   }

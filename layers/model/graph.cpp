@@ -19,12 +19,15 @@ Graph::Graph(std::vector<GraphNode> nodes) {
       FQ_CHECK(at != names.end(), "graph", "node '{}' reads '{}', which is no earlier node{}", node.name,
                input, detail::did_you_mean(input, names));
       step.inputs.push_back(static_cast<std::size_t>(at - names.begin()));
+      // Steps come in order, so the last assignment is the last reader.
       last_reader[step.inputs.back()] = steps_.size();
     }
     step.module = add_module(node.name, std::move(node.module));
     step.name = node.name;
     steps_.push_back(std::move(step));
     names.push_back(node.name);
+    // A value without readers is dropped after the step that comes next; the network's output is the last
+    // value and stays.
     last_reader.push_back(steps_.size());
   }
   check_paths();
@@ -34,6 +37,7 @@ Graph::Graph(std::vector<GraphNode> nodes) {
 
 /// Rejects a node "a.b" next to a node "a" with a part "b": both would have the same path.
 void Graph::check_paths() const {
+  // Names without dots cannot collide with paths of parts.
   if (std::ranges::none_of(steps_, [](const Step& step) { return step.name.find('.') != std::string::npos; }))
     return;
   std::set<std::string> paths;
@@ -61,6 +65,7 @@ void Graph::run_steps(std::size_t begin, std::size_t end, Values& values) const 
     std::vector<Variable> inputs;
     for (const auto input : step.inputs) inputs.push_back(values[input]);
     values[i + 1] = inputs.size() == 1 ? step.module(inputs[0]) : step.module(inputs);
+    // Without this the list would keep the inputs alive while `dead` drops them.
     inputs.clear();
     for (const auto value : step.dead) values[value] = {};
   }

@@ -32,14 +32,17 @@ RangeObserver::RangeObserver(ObserverOptions options, std::optional<int> ch_axis
 
 void RangeObserver::observe(const Tensor& x) {
   FQ_CHECK(is_floating(x.dtype()), kObserver, "the input is {}: give a float type", name(x.dtype()));
+  // Per tensor one block covers x and the result has rank 0; per channel blocks have size 1 along ch_axis.
   Shape block = x.shape(), result;
   if (ch_axis_) {
     const auto axis = static_cast<std::size_t>(normalize_axis(*ch_axis_, x.rank(), kObserver));
     result = {block[axis]};
     block[axis] = 1;
   }
+  // After normalize_axis, so that an axis that x lacks throws for empty batches too.
   if (x.numel() == 0) return;
   const detail::Ranges ranges = detail::block_ranges(x, block, kObserver);
+  // The first batch sets the range also with an averaging constant, as in torch.
   if (!min_.defined()) {
     min_ = Tensor::from(ranges.lower, result);
     max_ = Tensor::from(ranges.upper, result);

@@ -192,7 +192,7 @@ TEST(QuantConfig, ErrorsNameTheEntry) {
   EXPECT_THAT(error_text(R"({"quant_cfg": {"*": {"num_bits": "int8"}}})"), HasSubstr("'int8' is unknown"));
   EXPECT_THAT(error_text(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
   EXPECT_THAT(error_text(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
-              HasSubstr("'svdquant' is not available"));
+              HasSubstr("'svdquant' is unsupported"));
   EXPECT_THAT(error_text(R"({"preset": "int8", "weight_algorithm": "max"})"), HasSubstr("use one of gptq"));
   EXPECT_THAT(error_text(R"({"preset": "int8", "weight_algorithm": "gtpq"})"),
               HasSubstr("did you mean 'gptq'"));

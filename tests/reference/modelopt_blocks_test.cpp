@@ -219,8 +219,10 @@ TEST(DynamicBlocks, RejectsInvalidArguments) {
       },
       "2-D input");
   expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE4m3, 16, {}, triton); }, "is missing");
-  expect_error([&] { return dynamic_block_quantize(x, kE4m3, kE4m3, 16, 1.0, triton); }, "it takes (2, 1)");
-  expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE8m0, 16, 1.0, triton); }, "it takes (2, 1)");
+  expect_error([&] { return dynamic_block_quantize(x, kE4m3, kE4m3, 16, 1.0, triton); },
+               "use (2, 1), (4, 3)");
+  expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE8m0, 16, 1.0, triton); },
+               "use (2, 1), (4, 3)");
   expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE4m3, 32, 1.0, triton); }, "blocks of 32");
   expect_error([&] { return dynamic_block_quantize(x.to(DType::f64), kE2m1, kE8m0, 16); }, "f32, f16");
   expect_error([&] { return dynamic_block_quantize(Tensor::scalar(1), kE2m1, kE8m0, 16); }, "no axes");

@@ -67,7 +67,7 @@ TEST(Observers, RejectInvalidInput) {
   expect_error([] { return MinMaxObserver({.dtype = DType::i32}); }, "use i8 or u8");
   expect_error([] { return MinMaxObserver({.eps = 0}); }, "must be positive");
   expect_error([] { return MinMaxObserver({.quant_min = 0}); }, "give both");
-  expect_error([] { return MinMaxObserver({.quant_min = 1, .quant_max = 7}); }, "must hold 0");
+  expect_error([] { return MinMaxObserver({.quant_min = 1, .quant_max = 7}); }, "use a range with 0");
   expect_error([] { return MinMaxObserver({.quant_min = -1, .quant_max = 255}); }, "more than 256 codes");
   expect_error([] { return MinMaxObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
   expect_error([] { return MovingAverageMinMaxObserver(0.1, {.qscheme = QScheme::per_channel_symmetric}); },

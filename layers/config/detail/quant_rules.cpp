@@ -22,6 +22,7 @@ bool boolean(const char* key, const json& value) {
 }
 
 template <class T>
+// A null field is given, without a value: it restores the default.
 void read_nullable(std::string_view name, const json& value, PartialQuantParams::Field<T>& field) {
   field.emplace();
   if (value.is_null()) return;
@@ -71,6 +72,7 @@ bool read_own(PartialQuantParams& fields, const std::string& key, const json& va
   return false;
 }
 
+// Looks the key up among the fields of QuantDescriptor, whose list is in one place (visit_descriptor_fields).
 bool read_descriptor(PartialQuantParams& fields, const std::string& key, const json& value) {
   bool known = false;
   visit_descriptor_fields(
@@ -111,6 +113,7 @@ std::vector<QuantRule> read_rules(const std::string& key, const ordered_json& en
   FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
   FQ_CHECK(!entry.contains("target"), "quantize",
            "rule '{}' has a target: one engine runs the whole model, give target next to the rules", key);
+  // A copy, because take_pattern removes the pattern.
   json fields(entry);
   const std::string pattern = in_list ? take_pattern(fields, key) : key;
   if (fields.contains("preset")) return expand_preset(pattern, fields);
@@ -159,6 +162,7 @@ bool is_usual_exception(std::string_view pattern) {
 
 std::string pointer_step(const std::string& key) { return "/" + json_pointer_token(key); }
 
+// Converts ModelOpt's field names to names of QuantDescriptor.
 json translated(const std::string& pattern, const ordered_json& cfg) try {
   FQ_CHECK(cfg.is_object() && !cfg.empty(), "quantize", "its fields are {}: give an object", cfg.dump());
   return modelopt::descriptor_fields(json(cfg));
@@ -189,10 +193,12 @@ void add(QuantConfig& config, const Entry& entry) {
   FQ_CHECK(!entry.cfg.is_null() || !entry.enable.is_null(), "quantize",
            "rule '{}' has neither cfg nor enable: give one of them", entry.pattern);
   const std::string module = module_type(entry.parent);
+  // Rules of classes without quantizers here, like nn.BatchNorm2d, cannot match.
   if (!entry.parent.empty() && module.empty()) return;
   PartialQuantParams fields;
   if (!entry.cfg.is_null())
     fields = locate_errors(entry.cfg_place, [&] { return read_cfg(entry.pattern, entry.cfg); });
+  // ModelOpt: a cfg enables the quantizer unless enable is false.
   if (!fields.enable) fields.enable = entry.enable.is_null() || entry.enable.get<bool>();
   const bool exception = !fields.enable.value_or(true) && is_usual_exception(entry.pattern);
   config.rules.push_back({.pattern = entry.pattern,
@@ -213,6 +219,7 @@ Entry pair_entry(const std::string& pattern, const ordered_json& value, const st
 }
 
 void add_pair(QuantConfig& config, const std::string& key, const ordered_json& value) {
+  // A key that is a PyTorch class has patterns below it.
   if (!key.starts_with("nn.")) return add(config, pair_entry(key, value, {}));
   FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: give an object of patterns", key, value.dump());
   for (const auto& [pattern, fields] : value.items())
@@ -265,6 +272,7 @@ void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
     for (std::size_t i = first; i < config.rules.size(); ++i)
       config.rules[i].place = "/quant_cfg" + pointer_step(key);
   };
+  // "default" first: it means "*", and later rules override it.
   if (quant_cfg.is_object() && quant_cfg.contains("default"))
     add_placed("default", [&] { add_pair(config, "default", quant_cfg["default"]); });
   for (const auto& [key, value] : quant_cfg.items())

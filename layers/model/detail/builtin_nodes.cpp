@@ -12,8 +12,10 @@ std::string BuiltinNodes::add(const std::string& name, const char* type, NodeOpt
 std::string BuiltinNodes::conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
                                   const Inputs& inputs) {
   NodeOptions options{{"out_channels", width}, {"kernel", kernel}};
+  // Defaults are left out, so that the written files stay short.
   if (stride != 1) options["stride"] = stride;
   if (kernel > 1) options["padding"] = kernel / 2;
+  // The batch norm behind has a bias.
   options["bias"] = false;
   add(name, convolution_, std::move(options), inputs);
   return add(name + "_bn", "batch_norm");
