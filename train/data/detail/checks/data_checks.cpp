@@ -20,7 +20,9 @@ std::uint64_t fnv1a_hash(std::span<const std::byte> bytes) {
   return hash;
 }
 
+// Number of pairs that a message names.
 constexpr std::size_t kNamed = 3;
+// Smallest ratio of class sizes that is reported as unbalanced.
 constexpr double kUneven = 10;
 
 std::string place(const std::vector<GroupSummary>& groups, const SamplePlace& at) {
@@ -91,6 +93,7 @@ void check_balance(const GroupSummary& group, std::int64_t classes, std::vector<
     find(Verdict::doubt, fmt::format("no samples of the classes {}{}", fmt::join(without, ", "),
                                      more > 0 ? fmt::format(" and {} more", more) : ""));
   }
+  // All labels are outside of the classes.
   if (smallest < 0) return;
   const auto least = counts[std::size_t(smallest)], most = counts[std::size_t(largest)];
   if (least == most) return find(Verdict::fine, fmt::format("{} samples of each class", least));
@@ -103,6 +106,7 @@ void check_balance(const GroupSummary& group, std::int64_t classes, std::vector<
 void check_duplicates(const std::vector<GroupSummary>& groups, const Duplicates& duplicates,
                       std::vector<Finding>& findings) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<Duplicates::Pair>> found;
+  // Pairs with two different labels; -1 is a sample without one.
   std::vector<Duplicates::Pair> otherwise;
   for (const auto& pair : duplicates.pairs()) {
     found[{pair.first.group, pair.second.group}].push_back(pair);
@@ -127,6 +131,7 @@ void check_duplicates(const std::vector<GroupSummary>& groups, const Duplicates&
 
 }  // namespace
 
+// Two independent checksums (64 and 32 bits) instead of the samples: 24 bytes per sample bound the memory.
 void Duplicates::add(std::span<const std::byte> sample, SamplePlace place) {
   entries_.push_back({fnv1a_hash(sample), crc32c(sample.data(), sample.size()), place});
 }
@@ -134,6 +139,7 @@ void Duplicates::add(std::span<const std::byte> sample, SamplePlace place) {
 std::vector<Duplicates::Pair> Duplicates::pairs() const {
   auto sorted = entries_;
   std::ranges::sort(sorted, {}, [](const Entry& entry) {
+    // Equal samples become neighbours, and the earliest one comes first.
     return std::tuple(entry.hash, entry.crc, entry.place.group, entry.place.row);
   });
   std::vector<Pair> out;
