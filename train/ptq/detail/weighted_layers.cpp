@@ -16,11 +16,14 @@ bool take(Module& module, WeightedLayer& out) {
   if (layer == nullptr) return false;
   out.weight = layer->weight();
   out.bias = layer->bias();
+  // Linear has no geometry: the defaults stay.
   if constexpr (!std::is_same_v<Layer, Linear>) out.options = layer->options();
   out.quant = dynamic_cast<QuantModule*>(&module);
   return true;
 }
 
+// A layer that runs several times has several inputs, and a tied weight several readers: one change of the
+// weight would not fit all of them.
 std::string reason_to_skip(const Module& model, Module& module, int calls, WeightedLayer& layer) {
   if (calls > 1) return "runs several times";
   if (!take<Linear>(module, layer) && !take<Conv1d>(module, layer) && !take<Conv2d>(module, layer))
