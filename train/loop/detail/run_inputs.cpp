@@ -48,10 +48,12 @@ void check_options(const TrainerOptions& o) {
            "reestimate_bn is {} and freeze_bn_after {}: frozen statistics are not recomputed: use one "
            "of the two",
            o.batch_norm.reestimate_bn, o.batch_norm.freeze_bn_after);
+  // Throws for an unknown metric now, not at the first validation.
   for (const auto& name : o.objective.metrics) (void)make_metric(name);
 }
 
 void check_steps(const TrainerOptions& o, std::int64_t steps) {
+  // Settings in steps that would take no effect before the end of the run.
   const std::pair<const char*, std::int64_t> given[] = {{"quant_start", o.ranges.quant_start},
                                                         {"freeze_bn_after", o.batch_norm.freeze_bn_after},
                                                         {"freeze_amax_after", o.ranges.freeze_amax_after},
@@ -79,6 +81,7 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
             "them",
             o.distributed.reduction == fq::Reduction::fp32 ? "fp32" : "bf16"));
   const int size = o.distributed.ranks->size();
+  // A step's batches are divided among the ranks: each rank needs at least one.
   FQ_CHECK(size <= o.update.accumulation, kTrain,
            "{} ranks share steps of {} batches: use at most {} ranks, or smaller batches", size,
            o.update.accumulation, o.update.accumulation);
@@ -103,6 +106,7 @@ void check_validation(const TrainerOptions& o, const DataLoader* validation) {
            "the schedule plateau needs validation data: give some, or another schedule");
 }
 
+// Such labels are often a data set that was cut from a sorted one.
 void warn_of_one_class(const Dataset& data) {
   const Tensor labels = data.labels();
   if (!labels.defined() || labels.dtype() != DType::i64 || labels.rank() != 1) return;
@@ -120,6 +124,7 @@ std::string value_text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Only fields that the optimizer uses: a change of the others must not prevent a resumed run.
 json to_settings(const OptimizerOptions& o) {
   json out{{"optimizer", o.kind},
            {"learning_rate", o.learning_rate},
@@ -198,17 +203,20 @@ RunInputs checked(RunInputs inputs) {
   check_low_rank(options);
   FQ_CHECK(!options.distributed.shard_optimizer || options.distributed.ranks, kTrain,
            "shard_optimizer is for several processes: give ranks, or leave it out");
+  // Cross entropy needs classes; a loss of the user decides about labels by itself.
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.objective.loss), kTrain,
            "the training data has no labels of classes: give some, or a loss of your own for others");
   if (options.distributed.ranks) check_ranks(options, training->options());
   check_validation(options, validation.get());
   check_reestimation(*model, *training, options.batch_norm.reestimate_bn);
+  // The length of the run is known after the data has been checked.
   check_steps(options, total_steps(inputs));
   warn_of_one_class(training->data());
   return inputs;
 }
 
 std::int64_t steps_per_epoch(const RunInputs& inputs) {
+  // The last step of an epoch may have fewer batches.
   const std::int64_t accumulation = inputs.options.update.accumulation;
   return (inputs.training->batches_per_epoch() + accumulation - 1) / accumulation;
 }
@@ -218,8 +226,11 @@ std::int64_t total_steps(const RunInputs& inputs) {
   return steps > 0 ? steps : inputs.options.epochs * steps_per_epoch(inputs);
 }
 
+// Files store these names. A new setting needs a default in `completed`, for files that lack it.
 json run_settings(const TrainerOptions& options, const DataLoader& training, const DataLoader* validation) {
   json out{{"accumulation", options.update.accumulation},
+           // Exact sums have the same bits for any number of ranks, but other bits than one process without
+           // ranks.
            {"exact_sums",
             options.distributed.ranks != nullptr && options.distributed.reduction == fq::Reduction::exact},
            {"clip_norm", options.update.clip_norm},
@@ -243,9 +254,11 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
 }
 
 json completed(json settings) {
+  // Older versions had a switch for flips with the probability 1/2.
   if (settings.contains("augment_flip"))
     settings["augment_hflip"] = settings.at("augment_flip") == true ? 0.5 : 0.0;
   json out = to_settings(LoaderOptions{});
+  // Files of all versions have these.
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
   out.update(to_settings(DistillationOptions{}));
   out.update(to_settings(LowRankOptions{}));
@@ -257,6 +270,7 @@ json completed(json settings) {
 }
 
 void check_removed_settings(const json& settings, const std::string& path) {
+  // Removed options and the value that switched them off.
   static const json removed{
       {"ewgs", 0.0},       {"soft_share", 0.0},    {"quant_noise", 0.0},   {"stochastic_rounding", false},
       {"amax_decay", 0.0}, {"oscillation", "off"}, {"progressive", "none"}};
@@ -273,6 +287,7 @@ std::vector<std::string> differences(const json& there, const json& here) {
   const auto differs = [&](const std::string& key) {
     return there.contains(key) && here.contains(key) && there.at(key) != here.at(key);
   };
+  // The command sets both seeds with one flag: report one difference.
   const bool one_seed = differs("seed") && differs("loader_seed") &&
                         there.at("seed") == there.at("loader_seed") &&
                         here.at("seed") == here.at("loader_seed");
