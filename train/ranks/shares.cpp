@@ -51,6 +51,7 @@ void check_share(const LoaderOptions& loader, const Communicator& ranks, std::in
 }
 
 DataLoader same_data_loader(const DataLoader& loader, LoaderOptions options) {
+  // Aliasing constructor without an owner: the data set belongs to `loader`, which outlives the copy.
   return {std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &loader.data()), std::move(options)};
 }
 
