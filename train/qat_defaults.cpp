@@ -204,8 +204,8 @@ void check_weight_method(const std::string& name, const QuantConfig& preset, con
   if (blocks_of_ggml && (method == "mse" || method == "mse_search")) return;
   for (const auto& rule : preset.rules)
     FQ_CHECK(!rule.pattern.ends_with("weight_quantizer") || !follows_weights(rule.fields), kFunction,
-             "weight_method is {}: the weights of {} take their ranges from their values, use {}", method,
-             name, blocks_of_ggml ? "max, mse or mse_search" : "max, or scale_sweep with nvfp4");
+             "weight_method is {}: the ranges of {} are computed from the weights, use {}", method, name,
+             blocks_of_ggml ? "max, mse or mse_search" : "max, or scale_sweep with nvfp4");
 }
 
 bool sweeps(const QuantConfig& preset) {
@@ -238,9 +238,9 @@ void check_edge_bits(std::int64_t bits, const QatDefaults& defaults) {
       !defaults.integers.empty() || !defaults.integer_blocks.empty() || !defaults.float_blocks.empty();
   FQ_CHECK(bits == 0 || some, kFunction,
            "edge_bits is for integers with fixed ranges (int8, w4a4, ..), and for nvfp4 and mxfp4");
-  FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: give 2 to 16, or 0", bits);
+  FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: use 2 to 16, or 0", bits);
   FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), kFunction,
-           "edge_bits is {}: with blocks of 4-bit floats give 8 (E4M3), or 0", bits);
+           "edge_bits is {}: use 8 (E4M3) or 0 with blocks of 4-bit floats", bits);
 }
 
 std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_string(bits) + " bits" : "E4M3"; }

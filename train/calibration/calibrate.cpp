@@ -224,14 +224,16 @@ BatchMask mask_of_input(Module& model, const Shape& input_shape, const std::stri
     if (names.back() != name) continue;
     const Shape shape = node.attribute<Shape>("shape");
     FQ_CHECK(shape.size() == 1, "calibrate",
-             "mask '{}' is an input of {} for each sample: give one of a number for each position", name,
+             "mask '{}' is an input of {} for each sample: use an input with one number per position", name,
              to_string(shape));
     return [begin = node.attribute<std::int64_t>("begin"), count = shape[0]](const Batch& batch) {
       return columns(batch.x, begin, count);
     };
   }
-  FQ_CHECK(!names.empty(), "calibrate",
-           "mask '{}' is no input of the network, which has one input: the mask is a second input", name);
+  FQ_CHECK(
+      !names.empty(), "calibrate",
+      "mask '{}' is no input of the network, which has one input: use a network with the mask as an input",
+      name);
   throw ArgumentError(fmt::format("[calibrate] mask '{}' is no input of the network: its inputs are {}", name,
                                   fmt::join(names, ", ")));
 }

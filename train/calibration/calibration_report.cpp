@@ -67,7 +67,7 @@ void try_range(RangeReport& range, const Measure& measure) {
 void report_activation(TensorQuantizer& q, const AmaxOptions& given, const std::string& method,
                        QuantizerReport& out) {
   if (out.is_chosen) set_amax(out.in_force, q.amax());
-  if (!q.observer().minimum()) return set_reason(out, "nothing was collected");
+  if (!q.observer().minimum()) return set_reason(out, "no statistics were collected");
   const CollectedHistogram collected(q.observer().calibrator());
   out.histogram = collected.histogram();
   out.count = collected.count();
@@ -268,8 +268,7 @@ std::vector<QuantizerReport> calibration_report(const StateDict& state, const st
     }
   }
   if (out.empty())
-    throw FileError(path, "quantizers",
-                    fmt::format("[{}] {} holds nothing that was collected", kReport, path));
+    throw FileError(path, "quantizers", fmt::format("[{}] {} has no collected statistics", kReport, path));
   return out;
 }
 

@@ -77,7 +77,7 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
     if (!state.has_sub(prefix)) {
       // A quantizer with a range needs no statistics.
       if (entry.quantizer->amax().defined()) continue;
-      refuse(path, prefix, "is not in it: it is of another model, or of other settings");
+      refuse(path, prefix, "is missing: the state belongs to another model or other settings");
     }
     const Json here = settings(*entry.quantizer);
     const Json there =
@@ -90,7 +90,7 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
   for (const auto& [key, value] : saved.attributes().items())
     if (const std::string name = key.substr(0, key.find('/')); !known.contains(name))
       refuse(path, "quantizers/" + name,
-             "is not in this model: the state is of another model, or of other settings");
+             "is not in this model: the state belongs to another model or other settings");
 }
 
 std::int64_t read_samples(const StateDict& state, const std::string& path) {

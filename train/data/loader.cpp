@@ -90,7 +90,7 @@ struct DataLoader::Body {
 
   Body(std::shared_ptr<const Dataset> dataset, const LoaderOptions& chosen)
       : data(std::move(dataset)), options(chosen) {
-    FQ_CHECK(data != nullptr, "data_loader", "there is no data set: give one");
+    FQ_CHECK(data != nullptr, "data_loader", "the data set is null");
     check_options(*data, options);
   }
 

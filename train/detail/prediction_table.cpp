@@ -28,8 +28,8 @@ PredictionTable::PredictionTable(const Tensor& outputs, const Tensor& labels) {
   if (shape.size() >= 2) of_classes.erase(of_classes.begin() + 1);
   const bool classes = labels.dtype() == DType::i64 && columns_ > 1 && labels.shape() == of_classes;
   FQ_CHECK(classes || labels.shape() == shape || (columns_ == 1 && labels.shape() == of_classes), "metric",
-           "the outputs are {}, the labels {}: they do not go together", outputs.describe(),
-           labels.describe());
+           "the outputs are {}, the labels {}: use classes [N, ..], or labels with the shape of the outputs",
+           outputs.describe(), labels.describe());
   outputs_ = doubles(outputs);
   if (!classes) {
     targets_ = doubles(labels);

@@ -31,7 +31,7 @@ ordered_json base_config(const std::string& text) {
 void check_constraint(const PlanConstraint& constraint) {
   const auto& [bits, budget] = constraint;
   FQ_CHECK(bits.has_value() != budget.has_value(), kAuto,
-           "{} given: give effective_bits or accuracy_budget, one of the two",
+           "{} given: use either effective_bits or accuracy_budget",
            bits ? "both constraints are" : "no constraint is");
   FQ_CHECK(!bits || (*bits > 0 && *bits <= kFloatWeightBits), kAuto,
            "effective_bits is {}: use more than 0, up to {}", *bits, kFloatWeightBits);

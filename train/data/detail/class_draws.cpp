@@ -22,7 +22,8 @@ std::vector<std::int64_t> class_sizes(const Tensor& labels, std::int64_t classes
 
 void check_weights(const std::vector<double>& weights, const std::vector<std::int64_t>& sizes) {
   FQ_CHECK(weights.size() == sizes.size(), kSample,
-           "there are {} class_weights, and {} classes: give one each", weights.size(), sizes.size());
+           "there are {} class_weights, and {} classes: use one weight per class", weights.size(),
+           sizes.size());
   for (std::size_t c = 0; c < weights.size(); ++c) {
     FQ_CHECK(std::isfinite(weights[c]) && weights[c] >= 0, kSample,
              "class_weights has {} for class {}: use 0 or more", weights[c], c);
@@ -30,7 +31,7 @@ void check_weights(const std::vector<double>& weights, const std::vector<std::in
              "class_weights has {} for class {}, which has no samples to draw: use 0", weights[c], c);
   }
   FQ_CHECK(std::ranges::any_of(weights, [](double w) { return w > 0; }), kSample,
-           "all class_weights are 0: give one above 0");
+           "all class_weights are 0: use at least one above 0");
 }
 
 }  // namespace

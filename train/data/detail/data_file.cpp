@@ -148,15 +148,13 @@ StatedClasses read_classes(const Hdf5Reader& file, const std::string& group) {
     if (values.size() == 1)
       throw FileError(
           file.path(), at,
-          fmt::format("[dataset] {} has an attribute 'classes' of {}: give their number, 1 to {}, or "
+          fmt::format("[dataset] {} has an attribute 'classes' of {}: use their number, 1 to {}, or "
                       "their names",
                       file.path(), values[0], kMostClasses));
   }
-  log(LogLevel::warning,
-      fmt::format(
-          "[dataset] {} has an attribute 'classes' that is left alone: give a number, a list of names, "
-          "or a text as [\"cat\", \"dog\"]",
-          file.path()));
+  log(LogLevel::warning, fmt::format("[dataset] {} has an unsupported attribute 'classes', which is ignored: "
+                                     "use a number, a list of names, or a text as [\"cat\", \"dog\"]",
+                                     file.path()));
   return {};
 }
 
@@ -186,11 +184,11 @@ void DataFile::check_sample(const Shape& sample) const {
   if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
     std::string remedy = way_to_shape(sample, options_.sample_shape);
     if (is_of_ids(open("x").dtype()) && sample.size() == 1 && options_.sample_shape.size() == 1)
-      remedy = fmt::format("give windows of {}, or a network for {} (import it with --input-shape {})",
+      remedy = fmt::format("use windows of {}, or a network for {} (import it with --input-shape {})",
                            options_.sample_shape[0], sample[0], sample[0]);
     refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),
                             to_string(options_.sample_shape),
-                            remedy.empty() ? "give other data or another network" : remedy));
+                            remedy.empty() ? "use other data or another network" : remedy));
   }
   if (options_.sample_shape.empty()) check_axes(sample);
 }

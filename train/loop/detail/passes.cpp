@@ -132,7 +132,7 @@ Passes::Outputs Passes::forward(const Batch& batch, const RangePolicy::Phase& ph
 void Passes::backward(const Tensor& seed) {
   // `run` outside of a capture leaves the loss with its tape.
   if (loss_.defined()) return std::exchange(loss_, {}).backward(seed);
-  FQ_CHECK(!seed.defined(), "train", "captured passes take no seed: switch capture off");
+  FQ_CHECK(!seed.defined(), "train", "captured passes accept no seed: set capture to false");
   passes_->launch(kBackward);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     // The graph writes gradients into the tensors of the capture; the optimizer clears only the handles.

@@ -108,8 +108,8 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
   check_same_run(run, path);
   WeightAverage* average = update_.average();
   FQ_CHECK(checkpoint.has_sub("average") == (average != nullptr), "resume",
-           "{} has {} averages, so average_decay {}: give the same", path, average ? "no" : "weight",
-           average ? "was 0" : "was not 0");
+           "{} has {} averages, because average_decay {}: use the same value", path,
+           average ? "no" : "weight", average ? "was 0" : "was not 0");
   const RunPosition position = progress_.read(run, path);
   StateDict values = checkpoint, averages;
   // `values` has the live weights again, which training continues with.
@@ -141,7 +141,7 @@ void RunCheckpoint::check_same_run(const StateDict& run, const std::string& path
   }
   if (const auto data = read_object(run, "data", path); !data.is_null())
     for (const auto& [part, mark] : fingerprints().items())
-      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: give the same, {}",
+      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: use the same, {}",
                path, part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part),
                kWayOut);
 }

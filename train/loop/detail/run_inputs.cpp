@@ -60,13 +60,14 @@ void check_steps(const TrainerOptions& o, std::int64_t steps) {
                                                         {"warm_up", o.schedule.warm_up}};
   for (const auto& [name, step] : given)
     FQ_CHECK(step <= std::max<std::int64_t>(steps, 0), kTrain,
-             "{} is {}, longer than the run of {} steps: give fewer, or more of the run", name, step, steps);
+             "{} is {}, longer than the run of {} steps: use fewer steps, or a longer run", name, step,
+             steps);
 }
 
 void check_reestimation(Module& model, const DataLoader& training, std::int64_t batches) {
   FQ_CHECK(batches <= training.batches_per_epoch(), kTrain,
-           "reestimate_bn is {}, an epoch has {} batches: give at most those", batches,
-           training.batches_per_epoch());
+           "reestimate_bn is {}, an epoch has {} batches: use at most {}", batches,
+           training.batches_per_epoch(), training.batches_per_epoch());
   FQ_CHECK(batches == 0 || live_batch_norms(model) > 0, kTrain,
            "reestimate_bn is {}, and the network has no live batch norm: quantize it unfolded, or leave it "
            "out",
@@ -90,11 +91,10 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
 
 void check_low_rank(const TrainerOptions& o) {
   if (o.low_rank.rank == 0) return;
-  FQ_CHECK(
-      o.ranges.amax != AmaxMode::learned && !o.ranges.learn_weight_ranges, kTrain,
-      "low_rank adapters are merged on the grid that was calibrated, and ranges are learned: leave one out");
-  FQ_CHECK(o.update.average_decay == 0, kTrain, "low_rank adapters and average_decay {}: give one of them",
-           o.update.average_decay);
+  FQ_CHECK(o.ranges.amax != AmaxMode::learned && !o.ranges.learn_weight_ranges, kTrain,
+           "low_rank adapters require calibrated ranges, and ranges are learned: use one of the two");
+  FQ_CHECK(o.update.average_decay == 0, kTrain,
+           "average_decay is {} with low_rank adapters: use 0, or no adapters", o.update.average_decay);
 }
 
 void check_validation(const TrainerOptions& o, const DataLoader* validation) {
@@ -205,7 +205,7 @@ RunInputs checked(RunInputs inputs) {
            "shard_optimizer is for several processes: give ranks, or leave it out");
   // Cross entropy needs classes; a loss of the user decides about labels by itself.
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.objective.loss), kTrain,
-           "the training data has no labels of classes: give some, or a loss of your own for others");
+           "the training data has no class labels: use other data, or a loss for these labels");
   if (options.distributed.ranks) check_ranks(options, training->options());
   check_validation(options, validation.get());
   check_reestimation(*model, *training, options.batch_norm.reestimate_bn);

@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kAuto = "auto_quantize";
 
 [[noreturn]] void refuse_bits(double bits, double fewest) {
-  throw ArgumentError(fmt::format(
-      "[{}] effective_bits is {}, the fewest that these formats reach are {:.4f}: give more bits, "
-      "or formats of fewer",
-      kAuto, bits, fewest));
+  throw ArgumentError(
+      fmt::format("[{}] effective_bits is {}, the fewest that these formats reach are {:.4f}: use more bits, "
+                  "or formats with fewer bits",
+                  kAuto, bits, fewest));
 }
 
 }  // namespace
@@ -231,7 +231,8 @@ std::size_t FormatSearch::find_by_accuracy(double budget) {
   std::size_t low = 0, high = knapsack_->size() - 1;
   if (!holds(high)) high = knapsack_->size();
   FQ_CHECK(holds(high), kAuto,
-           "accuracy_budget is {}, the formats of most bits lose {:.4f}: give more, or add the format none",
+           "accuracy_budget is {}, the formats of most bits lose {:.4f}: use a larger budget, or add the "
+           "format none",
            budget, drop(high));
   // Invariant: `high` is within the budget.
   while (low < high) {

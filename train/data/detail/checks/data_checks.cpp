@@ -46,7 +46,7 @@ void check_alike(const std::vector<GroupSummary>& groups, std::vector<Finding>& 
   for (const GroupSummary& group : groups) {
     if (group.sample_shape != first.sample_shape || group.tokens != first.tokens)
       find(Verdict::wrong, "shape",
-           fmt::format("samples of {} are {}, but samples of {} are {}: no network takes both", group.name,
+           fmt::format("samples of {} are {}, but samples of {} are {}: no network accepts both", group.name,
                        to_string(group.sample_shape), first.name, to_string(first.sample_shape)));
     else if (group.how.scale != first.how.scale || group.how.mean != first.how.mean ||
              group.how.deviation != first.how.deviation)
