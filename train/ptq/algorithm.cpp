@@ -70,7 +70,7 @@ AlgorithmEntry find_entry(const std::string& name) {
 Report run(AlgorithmStep step, Module& model, DataLoader& data, AlgorithmOptions options,
            std::shared_ptr<Communicator> ranks) {
   if (step == nullptr) return {};
-  options.share_out(std::move(ranks));
+  options.set_ranks(std::move(ranks));
   // The algorithms read and write weights as arrays; the model returns to its device at the end.
   const detail::OnHost host(model);
   return step(model, data, options);

@@ -59,8 +59,8 @@ std::vector<QuantConfig> format_configs(const std::vector<std::string>& formats,
   return out;
 }
 
-/// Returns a config with the formats of the layers, then the user's rules, then rules that disable float
-/// layers.
+/// Returns a config with three groups of rules: formats of the layers, the user's rules, and rules that
+/// disable float layers.
 std::string config_text(ordered_json config, const QuantizationPlan& plan,
                         const std::function<bool(std::size_t)>& quantizes) {
   ordered_json rules = ordered_json::array();
