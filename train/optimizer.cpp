@@ -39,6 +39,7 @@ using Rules = std::vector<ParameterRule>;
 using Made = std::unique_ptr<Optimizer>;
 using Make = Made (*)(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules);
 
+// Each factory takes the fields of OptimizerOptions that its optimizer has.
 Made sgd(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
   const SgdOptions options{o.learning_rate, o.momentum.value_or(0.9), o.weight_decay, o.nesterov,
                            o.dampening};
@@ -216,6 +217,7 @@ void Sgd::update(const std::vector<std::size_t>& indices, double gradient_scale)
   updates_.clear();
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
+    // Without momentum there is no state tensor.
     updates_.push_back({p.tensor(), p.grad(), item(i).state.empty() ? Tensor{} : item(i).state[0],
                         parameter_rate(i), item(i).weight_decay});
   }

@@ -142,6 +142,7 @@ using Chosen = std::vector<std::pair<TensorQuantizer*, CalibratedRange>>;
 /// branch's bias and rounding. The range grows in training. The quantizer does not become unsigned: later
 /// values may be negative.
 void set_range_after_zeros(TensorQuantizer& q, CalibratedRange range) {
+  // Only the deployed arithmetic has growing ranges.
   if (q.params().arithmetic != Arithmetic::deployed) return q.set_calibrated_range(range);
   range.is_unsigned = q.descriptor().is_unsigned();
   q.set_calibrated_range(range);
@@ -161,6 +162,7 @@ void set_ranges(Module& model, const Chosen& chosen) {
   for (const auto& entry : named_quantizers(model)) {
     TensorQuantizer& q = *entry.quantizer;
     const std::string owner = entry.name.substr(0, entry.name.rfind('.') + 1);
+    // The inputs of a layer of zeros have normal ranges. Only quantizers after the layer see its zeros.
     after_zeros = after_zeros || (layer && owner != *layer);
     const auto weight = weights.find(&q);
     const bool is_weight = weight != weights.end();

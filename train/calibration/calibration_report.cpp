@@ -156,6 +156,7 @@ std::vector<NamedQuantizer> enabled_quantizers(Module& model) {
   return out;
 }
 
+// The methods before a collection, which replaces them by one_pass.
 Methods quantizer_methods(const std::vector<NamedQuantizer>& entries) {
   Methods out;
   for (const auto& entry : entries) out[entry.quantizer] = entry.quantizer->descriptor().calib_method();

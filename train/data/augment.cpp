@@ -103,6 +103,7 @@ void check(const AugmentOptions& options, const Shape& sample, bool token_ids) {
     FQ_CHECK(operation.make.of(kind) != nullptr, kAugment, "samples {} are {}, which have no {}: {}",
              to_string(sample), kind_text(kind), name,
              there.empty() ? "they are not augmented" : fmt::format("use {}", fmt::join(there, ", ")));
+    // Hue, saturation and grey are defined for three channels.
     FQ_CHECK(!operation.colours || sample[0] == 3, kAugment,
              "samples {} are images of {} channels: {} is of red, green and blue", to_string(sample),
              sample[0], name);

@@ -94,7 +94,7 @@ std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,
            data->size());
   if (skip == 0 && count >= data->size()) return data;
   const std::int64_t end = count < data->size() - skip ? skip + count : data->size();
-  // The first `end` elements of a permutation: a sample without repetition, and without a list of all rows.
+  // Elements [skip, end) of a permutation: a sample without repetition, and without a list of all rows.
   // `skip` continues where another call with the same seed ended.
   const detail::RowPermutation order(data->size(), seed);
   std::vector<std::int64_t> rows;

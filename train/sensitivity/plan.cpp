@@ -22,6 +22,7 @@ ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }
 
+// Keys of files: docs/formats.md describes them.
 ordered_json damage_json(const Damage& damage) {
   return {{"loss_change", finite_or_null(damage.loss_change)},
           {"accuracy_change", finite_or_null(damage.accuracy_change)},

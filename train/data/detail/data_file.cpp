@@ -124,6 +124,7 @@ std::vector<std::string> split_names(std::string_view text) {
   const std::string whole = trimmed(text);
   if (whole.empty()) return {};
   if (whole[0] == '[' || whole[0] == '{') return json_names(whole);
+  // Lines decide, because names can have commas.
   const char mark = whole.find('\n') != whole.npos ? '\n' : ',';
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin <= whole.size();) {
@@ -138,6 +139,7 @@ StatedClasses read_classes(const Hdf5Reader& file, const std::string& group) {
   const std::string at = file.has_attribute(group, kClasses) ? group : "/";
   if (!file.has_attribute(at, kClasses)) return {};
   if (const auto texts = file.texts(at, kClasses)) {
+    // A text "10" is a count, not a class with this name.
     if (const auto count = parse_count(*texts)) return {*count, {}};
     auto names = one_line_names(*texts);
     if (!names.empty()) return {static_cast<std::int64_t>(names.size()), std::move(names)};

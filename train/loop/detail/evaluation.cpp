@@ -46,6 +46,7 @@ std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator
 bool visit_shared(Module& model, DataLoader& loader, Communicator& ranks, const VisitOutput& visit) {
   check_share(loader.options(), ranks, ranks.size(), "evaluate");
   const std::int64_t size = ranks.size(), batches = loader.batches_per_epoch();
+  // One turn per iteration: every rank evaluates one batch, then all outputs are exchanged.
   for (std::int64_t done = 0; done < batches; done += size) {
     std::vector<std::int64_t> stops{0};
     for (const auto& found : next_turn(model, loader, ranks, std::min(size, batches - done)))

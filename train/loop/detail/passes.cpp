@@ -49,6 +49,7 @@ Variable Passes::label_loss(const Variable& logits, const Tensor& labels) const 
   return ops::cross_entropy(logits, labels, options_.label_smoothing);
 }
 
+// The mean of both losses, weighted by the share of the teacher. A share of 1 computes no label loss.
 Variable Passes::batch_loss(const Variable& logits, const Input& batch) const {
   const double weight = options_.distillation.weight;
   if (!batch.followed.defined() || weight == 0) return label_loss(logits, batch.y);
@@ -73,10 +74,12 @@ Passes::Outputs Passes::run(const Input& batch) {
 /// Returns whether the captured passes fit this batch. Captures them if the batch before had the same shapes
 /// and phase: its run has already allocated everything that is allocated once.
 bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
+  // A profiler measures single launches, which a graph hides.
   if (!options_.capture || !device_traits(batch.x.device()).captures || profiler() != nullptr) return false;
   // A range that is still zero makes the host read values, which a capture cannot.
   if (waits_for_range()) return last_.reset(), false;
   Key key{batch.x.shape(), batch.y.shape(), phase};
+  // A capture pays off only for shapes that repeat. A key whose capture failed is not tried again.
   if (captured_ != key && last_ == key && refused_ != key) {
     forget();
     try {

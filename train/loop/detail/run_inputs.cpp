@@ -68,6 +68,7 @@ void check_reestimation(Module& model, const DataLoader& training, std::int64_t 
   FQ_CHECK(batches <= training.batches_per_epoch(), kTrain,
            "reestimate_bn is {}, an epoch has {} batches: use at most {}", batches,
            training.batches_per_epoch(), training.batches_per_epoch());
+  // Folded batch norms have no statistics left.
   FQ_CHECK(batches == 0 || live_batch_norms(model) > 0, kTrain,
            "reestimate_bn is {}, and the network has no live batch norm: quantize it unfolded, or leave it "
            "out",
@@ -142,6 +143,7 @@ json to_settings(const OptimizerOptions& o) {
   else
     out.update({{"beta1", o.beta1}, {"beta2", o.beta2.value_or(o.kind == "lion" ? 0.99 : 0.999)}});
   if (o.kind == "adam" || o.kind == "adamw") out["amsgrad"] = o.amsgrad;
+  // Defaults of the optimizers' option structs: settings state the value that is used.
   out["eps"] = o.eps.value_or(o.kind == "adagrad" ? 1e-10 : o.kind == "lamb" ? 1e-6 : 1e-8);
   return out;
 }

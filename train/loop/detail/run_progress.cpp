@@ -64,6 +64,7 @@ RunProgress::RunProgress(const RunInputs& inputs)
 }
 
 std::int64_t RunProgress::epochs() const {
+  // The last epoch of a given number of steps may be incomplete, but the run begins it.
   const std::int64_t each = steps_per_epoch(inputs_), steps = inputs_.options.steps;
   return steps > 0 ? (steps + each - 1) / each : inputs_.options.epochs;
 }
@@ -183,6 +184,7 @@ RunPosition RunProgress::read(const StateDict& progress, const std::string& path
 }
 
 void RunProgress::load(const RunPosition& position, const StateDict& progress) {
+  // The plateau checks its state before the position changes.
   if (plateau_) plateau_->load_state(progress.sub("plateau"));
   position_ = position;
 }

@@ -62,6 +62,7 @@ bool Teacher::fill(std::int64_t part) {
   // Parts are fixed rows of the data set, not batches: a shuffled or resumed run computes the same parts.
   const std::int64_t first = part * rows_, end = std::min(first + rows_, training_.data().size());
   const Tensor some = run(training_.data().read(row_range(first, end)).x).to(Device::cpu());
+  // The first part shows the size of an output.
   if (!all_.defined() && !keeps(some)) return false;
   if (!all_.defined()) all_ = Tensor::empty(with_rows(some.shape(), training_.data().size()), some.dtype());
   copy_rows(some, 0, all_, first, end - first);

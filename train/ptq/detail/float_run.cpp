@@ -14,6 +14,7 @@ namespace {
 
 void run_batch(Module& model, const Tensor& x, std::int64_t size, int batch) {
   try {
+    // The last batch can have more samples than requested.
     const Tensor part = size < x.dim(0) ? x.slice(0, size) : x;
     (void)model(Variable(part.to(model.device()))).tensor();
   } catch (const NumericError& error) {

@@ -10,6 +10,7 @@
 namespace fq::ptq {
 namespace {
 
+// Fills `out` from a module of type Layer. Returns false for other modules.
 template <class Layer>
 bool take(Module& module, WeightedLayer& out) {
   auto* layer = dynamic_cast<Layer*>(&module);
@@ -41,6 +42,7 @@ WeightedLayers weighted_layers(Module& model, const TraceGraph& graph) {
     if (traits(node.op).is_product) ++calls[node.path];
   WeightedLayers out;
   for (const auto& node : graph.nodes) {
+    // Zero calls mark a path that is listed already.
     if (!traits(node.op).is_product || calls[node.path] == 0) continue;
     WeightedLayer layer{.path = node.path, .input = node.inputs[0], .output = node.output};
     const auto reason = node.path.empty()

@@ -88,12 +88,14 @@ void GradientBuckets::ready(const Gradient& leaf) {
   if (has_begun(i)) return;  // the sum has started without this gradient; `end` reports it
   terms_.back()[i] = leaf.sum;
   if (came_[i] != Came::reported) return;
+  // Buckets are in descending order of parameters: the first one that begins at or before i has it.
   const auto bucket = std::ranges::find_if(buckets_, [i](const Bucket& b) { return b.begin <= i; });
   if (--bucket->missing == 0) start_full_buckets();
 }
 
 void GradientBuckets::start_full_buckets() {
   if (!early_) return;
+  // A complete bucket waits for the ones before it, because ranks sum in one order.
   for (std::size_t i = begun_.size(); i < buckets_.size() && buckets_[i].missing == 0; ++i) {
     auto& begun = *begun_.emplace_back(std::make_unique<Begun>());
     // One sum after another: all ranks must make their calls in the same order.

@@ -128,6 +128,7 @@ void SharedStep::end_batch(const BatchResult& result) {
     parameter.zero_grad();
   }
   if (last_) again_ = !buckets_.end(term);
+  // Changes since the start of the step, as f32 on the host: `move` sums them exactly over all batches.
   const auto now = moving();
   const auto samples = static_cast<float>(result.samples);
   auto& moves = moves_.emplace_back();

@@ -155,6 +155,7 @@ std::optional<KnapsackChoice> FormatSearch::group_choice(int group, std::size_t 
     const FormatScore& score = planned_[i].scores[format];
     // A format that quantizes no layer of the group is no choice for it, unless it is the float format.
     exists = exists || changes(i, format) || options_.formats[format] == kNoFormat;
+    // Costs and scores of a group add up over its layers, which change format together.
     out.cost += static_cast<double>(layers_[i].weights) * score.bits;
     out.score += damage_score(score.damage);
   }

@@ -44,6 +44,7 @@ void check_alike(const std::vector<GroupSummary>& groups, std::vector<Finding>& 
   };
   const GroupSummary& first = groups.front();
   for (const GroupSummary& group : groups) {
+    // Each group is compared with the first one: one finding per group that differs.
     if (group.sample_shape != first.sample_shape || group.tokens != first.tokens)
       find(Verdict::wrong, "shape",
            fmt::format("samples of {} are {}, but samples of {} are {}: no network accepts both", group.name,

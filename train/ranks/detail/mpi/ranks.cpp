@@ -86,6 +86,7 @@ class MpiRanks final : public Communicator {
     wait(mpi_.gather_sizes(ranks_, &own, sizes.data()));
     std::vector<std::string> out(sizes.size());
     const std::int64_t piece = kGathered / size_;  // MPI counts in ints
+    // At least one piece, so that all ranks make the same calls for empty texts.
     for (std::int64_t begin = 0; begin == 0 || begin < *std::ranges::max_element(sizes); begin += piece)
       gather_piece(text, sizes, begin, piece, out);
     bytes_ += own;
@@ -110,6 +111,7 @@ class MpiRanks final : public Communicator {
     std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
     std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
     const auto own = static_cast<std::size_t>(rank_);
+    // Ranks with shorter texts take part in the later pieces with 0 bytes.
     const char* from = lengths[own] > 0 ? text.data() + begin : nullptr;
     wait(mpi_.gather(ranks_, from, lengths[own], all.data(), lengths.data(), begins.data()));
     for (std::size_t i = 0; i < lengths.size(); ++i)

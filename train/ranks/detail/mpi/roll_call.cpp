@@ -34,6 +34,7 @@ struct RollCall::Body {
       if (rank != own) send(rank, message);
   }
 
+  // Host names are exchanged at the start: a missing rank cannot send its name later.
   void gather_hosts() {
     std::string all(static_cast<std::size_t>(size) * mpi::kNameBytes, '\0');
     mpi::functions().names(ranks, all.data());
@@ -52,6 +53,7 @@ void RollCall::answer() const {
 }
 
 std::vector<int> RollCall::absent(double seconds) const {
+  // This rank asks all others and answers in the same loop.
   std::vector<bool> here(static_cast<std::size_t>(body_->size), false);
   here[static_cast<std::size_t>(body_->own)] = true;
   body_->send_to_others(kAsk);
