@@ -48,8 +48,8 @@ MemoryPlan plan_memory(Module& model, const Shape& input_shape, const OptimizerO
   const std::int64_t before = Growth::used();
   Growth growth;
   MemoryPlan plan;
-  // Puts the parameters on `meta`, where operators compute shapes only. Each value that follows is the growth
-  // since the step before: the order of the lines matters.
+  // This thread sees the parameters on `meta`, where operators compute shapes only. Each value below is the
+  // growth since the step before: the order of the lines matters.
   const detail::MetaScope meta_scope(model, true);
   plan.parameters = growth();
   const auto optimizer = make_optimizer(model, options);

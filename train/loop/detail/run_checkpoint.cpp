@@ -132,18 +132,18 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
 }
 
 void RunCheckpoint::check_same_run(const StateDict& run, const std::string& path) const {
-  constexpr std::string_view kWayOut = "or start a new run from its weights into another file";
+  constexpr std::string_view kRemedy = "or start a new run from its weights into another file";
   if (const auto there = read_object(run, "settings", path); !there.is_null()) {
     check_removed_settings(there, path);
     const auto others = differences(completed(there), settings());
     FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: give the same settings, {}",
-             path, fmt::join(others, "; "), kWayOut);
+             path, fmt::join(others, "; "), kRemedy);
   }
   if (const auto data = read_object(run, "data", path); !data.is_null())
     for (const auto& [part, mark] : fingerprints().items())
       FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: use the same, {}",
                path, part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part),
-               kWayOut);
+               kRemedy);
 }
 
 void RunCheckpoint::save(const std::string& path) {
