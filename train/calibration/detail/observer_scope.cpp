@@ -44,6 +44,7 @@ ObserverScope::ObserverScope(Module& model) : model_(model), mode_(model) {
   visit_quantizers(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     before_.push_back({&q, q.observing(), q.quantizing()});
+    // Calibration observes the float values, not the errors of quantizers before.
     q.set_quantizing(false);
     q.set_observing(false);
   });
@@ -61,6 +62,7 @@ void ObserverScope::observe(TensorQuantizer& quantizer, Show show) {
   quantizer.set_observing(true);
   quantizer.observer().set_watcher(
       [&seen = seen_[&quantizer], show = std::move(show), &quantizer](const Variable& x) {
+        // Weak pointers: an address could be reused by a later tensor of the batch.
         const auto same = [&](const auto& other) { return other.lock() == x.node(); };
         if (std::ranges::any_of(seen, same)) return;
         try {
@@ -78,6 +80,7 @@ std::int64_t ObserverScope::run(DataLoader& data, std::int64_t limit, const Batc
   Shape sample;
   data.start_epoch(0);
   for (int batch = 0; auto next = data.next(); ++batch) {
+    // A batch of another rank counts, so that all ranks stop at the same sample.
     if (next->passed_over > 0) {
       count += next->passed_over;
       if (limit > 0 && count >= limit) break;
@@ -91,12 +94,14 @@ std::int64_t ObserverScope::run(DataLoader& data, std::int64_t limit, const Batc
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();
     const auto padding = batch_mask(mask, *next, x.dim(0));
+    // Observers below read the mask from the thread's context: modules do not pass it on.
     const ScopedValue<const PositionMask*> scope(context().position_mask, padding ? &*padding : nullptr);
     run_batch(model_, *next, x.to(model_.device()), batch);
     if (padding) masked_ += padding->matches();
     count += x.dim(0);
     if (limit > 0 && count >= limit) break;
   }
+  // Leaves the loader at the start, so that a second call sees the same samples.
   data.start_epoch(0);
   return count;
 }
