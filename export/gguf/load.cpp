@@ -11,6 +11,7 @@ namespace {
 
 using detail::GgufKind;
 
+// 16 MiB: longer than any token, and than a tokenizer.json in one key.
 constexpr std::uint64_t kLongestText = 1 << 24;
 
 class Reading {
@@ -24,6 +25,8 @@ class Reading {
     if (magic != detail::gguf_magic) fail("it is no GGUF file");
     if (const auto version = number<std::uint32_t>(); version != detail::gguf_version)
       fail(fmt::format("it has version {}: version {} is supported", version, detail::gguf_version));
+    // Smallest sizes in bytes. Tensor: length of the name 8, axes 4, type 4, offset 8. Key: length of the
+    // name 8, type 4.
     const std::uint64_t tensors = count(24), keys = count(12);
     std::set<std::string> seen;
     for (std::uint64_t i = 0; i < keys; ++i) {
@@ -52,7 +55,8 @@ class Reading {
     bytes(&out, sizeof out);
     return out;
   }
-  /// Reads a count of elements that take at least `least` bytes each.
+  // Reads a count of elements of at least `least` bytes each. A larger count than the file can hold is an
+  // error, so that the size of the file limits the allocated memory.
   std::uint64_t count(std::uint64_t least) {
     const auto out = number<std::uint64_t>();
     if (out > static_cast<std::uint64_t>(file_.size()) / least)
@@ -113,6 +117,7 @@ class Reading {
         return values<float>();
       case GgufKind::text: {
         std::vector<std::string> out;
+        // Each text has at least the 8 bytes of its length.
         for (auto left = count(8); left > 0; --left) out.push_back(text());
         return out;
       }
@@ -135,6 +140,7 @@ class Reading {
     if (axes > detail::gguf_most_axes) fail(fmt::format("'{}' has {} axes", out.name, axes));
     for (std::uint32_t i = 0; i < axes; ++i) {
       const auto size = number<std::uint64_t>();
+      // The file has the innermost axis first.
       if (size == 0 || size > (std::uint64_t{1} << 40))
         fail(fmt::format("'{}' has an axis of {}", out.name, size));
       out.shape.insert(out.shape.begin(), static_cast<std::int64_t>(size));
@@ -148,6 +154,7 @@ class Reading {
     if (block.elements > 1 && (axes == 0 || out.shape.back() % block.elements != 0))
       fail(fmt::format("'{}' is {} of {}, which is not a multiple of the block size", out.name,
                        name(out.type), to_string(out.shape)));
+    // Offsets count from the beginning of the data, which follows the last entry.
     const auto offset = number<std::uint64_t>();
     if (offset % static_cast<std::uint64_t>(detail::gguf_alignment) != 0 ||
         offset > static_cast<std::uint64_t>(file_.size()))
@@ -167,6 +174,7 @@ class Reading {
       GgufTensor& t = model.tensors[i];
       if (!seen.insert(t.name).second) fail(fmt::format("the tensor '{}' is there twice", t.name));
       const auto block = detail::gguf_block(t.type);
+      // Four axes of up to 2^40 elements overflow int64 but not double.
       double size = static_cast<double>(block.bytes) / static_cast<double>(block.elements);
       for (const auto axis : t.shape) size *= static_cast<double>(axis);
       if (size > static_cast<double>(file_.size() - data - offsets[i]))

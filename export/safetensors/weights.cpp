@@ -37,6 +37,7 @@ Names state_names(const Module& model) {
   return out;
 }
 
+// Files store a 1x1 convolution as [out, in, 1, 1] or [out, in].
 Shape squeezed_shape(const Shape& shape) {
   Shape out;
   std::ranges::copy_if(shape, std::back_inserter(out), [](std::int64_t size) { return size != 1; });
@@ -73,14 +74,17 @@ class Loading {
     Names file;
     for (const auto& entry : source_.entries()) {
       entries_.emplace(entry.name, &entry);
+      // A counter of PyTorch's batch norms, which has no parameter here.
       if (!entry.name.ends_with("num_batches_tracked")) file.push_back(entry.name);
     }
     match_ = detail::match_weights(state_names(model), file, options.renames);
   }
 
   LoadedWeights run() {
+    // Pairs of different shapes are removed first, so that `check_names` counts only the usable ones.
     check_shapes();
     check_names();
+    // All values are read before the first copy, so an error leaves the model unchanged.
     std::vector<std::pair<Tensor, Tensor>> changes;
     for (const auto& [place, name] : match_.places) {
       Tensor target = places_.at(place);
@@ -118,6 +122,7 @@ class Loading {
     };
     part("renames fit no tensor", described(match_.idle, file_names()));
     if (!options_.partial) {
+      // Names without a partner are the likeliest suggestions. If there are none, all names are.
       part("missing in it", described(match_.missing, match_.extra.empty() ? file_names() : match_.extra));
       part("without a place in the model",
            described(match_.extra, match_.missing.empty() ? model_names() : match_.missing));
@@ -136,6 +141,7 @@ class Loading {
       const auto renamed = match_.renamed.find(names[i]);
       const std::string as = renamed == match_.renamed.end() ? "" : fmt::format(" (as {})", renamed->second);
       const std::string& looked_for = as.empty() ? names[i] : renamed->second;
+      // The search for near names is slow for thousands of names, so only the listed names get one.
       out.push_back(i < kMostTold ? names[i] + as + near(looked_for, others) : names[i]);
     }
     return out;

@@ -16,6 +16,7 @@ constexpr std::size_t kMostAxes = 64;
 constexpr std::size_t kMostMetadata = 65536;  // a short pair costs many times its text
 
 /// Parses exactly the structure of a header, event by event. It stores no other data.
+// A document of the whole JSON takes many times the length of its text, which a file may choose.
 class HeaderReader : public json::json_sax_t {
  public:
   explicit HeaderReader(SafetensorsHeader& out) : out_(out) {}
@@ -34,6 +35,7 @@ class HeaderReader : public json::json_sax_t {
     key_ = std::move(name);
     return true;
   }
+  // Members of the root are tensors, or the metadata if `metadata_` is set. Deeper objects are errors.
   bool start_object(std::size_t) override {
     if (in_ == In::start)
       in_ = In::root;
@@ -73,6 +75,7 @@ class HeaderReader : public json::json_sax_t {
   }
   bool number_unsigned(number_unsigned_t value) override {
     if (in_ != In::shape && in_ != In::offsets) wrong();
+    // Numbers up to 2^62 fit int64, and so do their differences.
     if (value > std::uint64_t{1} << 62) bad("'{}' has a size or offset of {}", entry().name, value);
     auto& list = in_ == In::shape ? entry().shape : offsets_;
     if (list.size() == kMostAxes) bad("'{}' has more than {} sizes", entry().name, kMostAxes);
@@ -95,6 +98,7 @@ class HeaderReader : public json::json_sax_t {
   [[noreturn]] static void bad(fmt::format_string<Args...> text, Args&&... args) {
     throw BadHeader(fmt::format(text, std::forward<Args>(args)...));
   }
+  // The return type is that of an event, so that events can return the call.
   [[noreturn]] bool wrong() const {
     if (out_.entries.empty()) bad("it is not an object of tensors");
     bad("a value in or after '{}' has the wrong type", entry().name);
@@ -141,6 +145,7 @@ void check_names(const std::vector<SafetensorsEntry>& entries) {
     if (!names.insert(entry.name).second) throw BadHeader(fmt::format("'{}' is there twice", entry.name));
 }
 
+// entries: sorted by `begin`. A gap could hide data, and an overlap would make two tensors share bytes.
 void check_cover(const std::vector<SafetensorsEntry>& entries, std::int64_t data_bytes) {
   std::int64_t end = 0;
   for (const auto& entry : entries) {
@@ -153,6 +158,7 @@ void check_cover(const std::vector<SafetensorsEntry>& entries, std::int64_t data
     throw BadHeader(fmt::format("the tensors take {} bytes, the file has {} for them", end, data_bytes));
 }
 
+// In the order of the reference's enum `Dtype`. Its writer sorts tensors by this order.
 constexpr auto kSafetensorsTypes = std::to_array<SafetensorsType>({
     {"BOOL", 8, {}},
     {"F4", 4, DType::f4_e2m1},

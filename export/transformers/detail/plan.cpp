@@ -10,6 +10,7 @@ void TransformerPlan::linear(const std::string& ours, const std::string& theirs,
   if (bias) places.push_back({.parameter = ours + ".bias", .shape = {out}, .names = {theirs + ".bias"}});
 }
 
+// gamma and beta are the names in BERT files that were converted from TensorFlow.
 void TransformerPlan::norm(const std::string& ours, const std::string& theirs, std::int64_t width,
                            bool bias) {
   places.push_back(
@@ -30,9 +31,11 @@ void TransformerPlan::head(std::int64_t width, std::int64_t vocabulary, const st
     linear("lm_head", "lm_head", width, vocabulary, false);
   } else {
     options["weight_of"] = tied;
+    // Some files store the shared table twice.
     passed_over.emplace_back("lm_head.weight");
   }
   add(plan_node("lm_head", "linear", std::move(options)));
+  // [N, L, V] becomes [N, V, L], because losses expect the classes on axis 1.
   add(plan_node("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}}));
 }
 
