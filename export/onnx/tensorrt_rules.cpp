@@ -83,6 +83,7 @@ class Rules {
     for (const auto& constant : model.initializers) constants_.emplace(constant.name, &constant.value);
     for (const auto& node : model.nodes) {
       for (const auto& name : node.outputs) producers_.emplace(name, &node);
+      // A node that reads a value twice counts as one reader.
       for (const auto& name : std::set<std::string_view>(node.inputs.begin(), node.inputs.end()))
         readers_.emplace(name, &node);
     }
@@ -127,12 +128,14 @@ class Rules {
       if (const auto* codes = constant(node, 0)) return codes->dtype();
       if (const auto* before = producer(node, 0); is(before, "QuantizeLinear")) return code_type(*before);
     }
+    // ONNX's default without a zero point.
     return DType::u8;
   }
 
   /// Returns the constant that the node quantizes or dequantizes, or null for an activation.
   const Tensor* weight(const OnnxNode& node) const {
     if (const auto* value = constant(node, 0)) return value;
+    // A weight may be stored as codes, or as floats that the graph quantizes.
     const auto* before = node.op == "DequantizeLinear" ? producer(node, 0) : nullptr;
     return is(before, "QuantizeLinear") ? constant(*before, 0) : nullptr;
   }
@@ -163,6 +166,7 @@ class Rules {
   void check_scale(const OnnxNode& node, DType type, const Tensor* value) {
     const auto* scale = constant(node, 1);
     if (scale == nullptr) {
+      // Scales of NVFP4 have two levels: E4M3 numbers, dequantized by one float.
       const auto* levels = producer(node, 1);
       if (!is(levels, "DequantizeLinear") || constant(*levels, 0) == nullptr)
         add(node, "the scale is not a constant");
@@ -210,6 +214,7 @@ class Rules {
 
   void check_sum(const OnnxNode& node) {
     if (node.inputs.size() != 2 || node.outputs.empty() || constant(node, 0) || constant(node, 1)) return;
+    // TensorRT fuses a residual addition into integers only if both branches are quantized.
     const bool a = is(producer(node, 0), "DequantizeLinear"), b = is(producer(node, 1), "DequantizeLinear");
     if (!(a && b) && is_quantized(node.outputs[0]))
       add(node, fmt::format("input {} of a sum that is quantized has no Q/DQ: it takes them at both",
@@ -231,6 +236,7 @@ class Rules {
     for (const auto& entry : model_.initializers) check_size(entry.name, double(entry.value.numel()));
     for (const auto* values : {&model_.inputs, &model_.values, &model_.outputs})
       for (const auto& value : *values) {
+        // A double cannot overflow. An open size counts as 1.
         double count = 1;
         for (const auto& axis : value.shape) count *= double(std::max<std::int64_t>(1, axis.size));
         check_size(value.name, count);
