@@ -30,6 +30,7 @@ ImportValue shift_axis(const OpImport& op, const ImportValue& x, int axis, std::
   return op.layer("pad", {{"before", before}, {"after", after}}, {x}, {}, "moved");
 }
 
+// Returns (exp(x) + exp(-x)) / 2, or with "sub" their difference: cosh and sinh.
 ImportValue half_of_exponentials(const OpImport& op, const char* how) {
   const auto up = op.layer("exp", {}, {op.value()}, {}, "exp"),
              down = op.layer("reciprocal", {}, {up}, {}, "reciprocal");

@@ -74,9 +74,11 @@ ImportValue as_matrices(const OpImport& op, const ImportValue& x, const std::str
 /// Computes a matrix product between transposes.
 ImportValue einsum(const OpImport& op) {
   const Equation e(op);
+  // With rank 8, a constant keeps all its axes and gets a first axis of 1.
   const ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(!a.fixed && !b.fixed && a.shape.size() == e.a.size() && b.shape.size() == e.b.size(),
            "its inputs do not fit its equation, or one of them is a constant");
+  // Axes of a product of matrices: `shared` are in both inputs and the output, `summed` only in the inputs.
   const auto shared = filtered(
                  e.a, [](bool, bool in_b, bool in_y) { return in_b && in_y; }, e),
              summed = filtered(

@@ -94,6 +94,7 @@ ImportValue with_leading(const OpImport& op, const ImportValue& x, const Shape& 
 
 ImportValue product_of_values(const OpImport& op) {
   if (op.is_constant(0) && op.constant(0).rank() == 2) return product_from_left(op);
+  // With rank 8, a constant keeps all its axes and gets a first axis of 1.
   ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(a.shape.size() >= 2 && b.shape.size() >= 2, "its inputs have {} and {} axes", a.shape.size(),
            b.shape.size());

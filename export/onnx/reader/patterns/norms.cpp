@@ -21,6 +21,7 @@ std::optional<std::vector<std::int64_t>> mean_axes(const GraphView& graph, const
   return list != nullptr ? std::optional(*list) : std::nullopt;
 }
 
+// Up to opset 17 the axes are an attribute, later a second input.
 const OnnxNode* find_mean(const GraphView& graph, const std::string& name) {
   const auto* mean = graph.maker(name, "ReduceMean", 1);
   return mean != nullptr ? mean : graph.maker(name, "ReduceMean", 2);
@@ -84,6 +85,7 @@ std::optional<OnnxNode> find_layer_norm(const GraphView& graph, const OnnxNode& 
       if (graph.constant(last.inputs[1 - i]) != nullptr)
         if (const auto found = scaled(graph, last.inputs[i]))
           return layer_norm(last, *found, last.inputs[1 - i]);
+  // Without a bias the chain ends with the scale, and without a scale with the division.
   if (last.op != "Mul" && last.op != "Div") return std::nullopt;
   const auto found = scaled(graph, last.outputs[0]);
   return found ? std::optional(layer_norm(last, *found, "")) : std::nullopt;
