@@ -72,6 +72,7 @@ class Reading {
   }
   GgufKind kind(const std::string& key) {
     const auto number_of_kind = number<std::uint32_t>();
+    // The numbers of GgufKind are contiguous from 0.
     if (number_of_kind > static_cast<std::uint32_t>(GgufKind::f64))
       fail(fmt::format("'{}' has the unknown type {}", key, number_of_kind));
     return static_cast<GgufKind>(number_of_kind);
@@ -167,6 +168,7 @@ class Reading {
     if (const auto* given = model.value("general.alignment"))
       if (const auto* size = std::get_if<std::uint32_t>(given); size == nullptr || *size != 32)
         fail("general.alignment is other than 32");
+    // The data begins at the first multiple of the alignment after the entries.
     const std::int64_t data =
         (at_ + detail::gguf_alignment - 1) / detail::gguf_alignment * detail::gguf_alignment;
     std::set<std::string> seen;

@@ -78,6 +78,7 @@ void check(const GgufModel& model) {
     FQ_CHECK(!key.empty() && keys.insert(key).second, kSave, "the key '{}' is empty or there twice", key);
   for (const auto& t : model.tensors) {
     FQ_CHECK(!t.name.empty() && names.insert(t.name).second, kSave, "the tensor '{}' is there twice", t.name);
+    // ggml keeps a name in 64 bytes, including the terminator.
     FQ_CHECK(t.name.size() <= detail::gguf_longest_name, kSave,
              "the name '{}' has {} bytes, ggml takes {}: give the module a shorter name", t.name,
              t.name.size(), detail::gguf_longest_name);
@@ -146,6 +147,7 @@ void save_gguf(const std::string& path, const GgufModel& model) {
   // Tensors are written one by one, so the file is never in memory as a whole.
   file.write(gguf_header(model));
   for (const auto& t : model.tensors) {
+    // The header has counted the bytes of each tensor with its padding, also after the last one.
     const Tensor rows = t.data.to(Layout::row_major);
     file.write(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
     file.write(std::string(static_cast<std::size_t>(padded(rows.nbytes()) - rows.nbytes()), '\0'));

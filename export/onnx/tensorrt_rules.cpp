@@ -192,6 +192,7 @@ class Rules {
     if (axis < 0 || axis >= value.rank() || value.dim(static_cast<int>(axis)) != scale.numel())
       return add(node, fmt::format("{} scales along axis {} of a constant of {}", scale.numel(), axis,
                                    to_string(value.shape())));
+    // The layer that reads the weight decides which axis has the output channels.
     for (auto [at, end] = readers_.equal_range(node.outputs.at(0)); at != end; ++at) {
       const auto wanted = output_axis(*at->second, value.rank());
       if (wanted && *wanted != axis)

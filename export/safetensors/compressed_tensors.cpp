@@ -33,6 +33,7 @@ void check_others(Module& model) {
     if (quant == nullptr) continue;
     if (const auto* output = quant->output_quantizer(); output != nullptr && output->enabled())
       no_name(path, "has a quantizer of its output");
+    // `quantized_layers` has checked the inputs of layers with a weight.
     if (quant->weight_quantizer() != nullptr) continue;
     for (const auto& input : quant->input_quantizers())
       if (input->enabled()) no_name(path, "has quantizers and no weight");

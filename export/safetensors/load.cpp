@@ -80,6 +80,7 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   for (const auto& other : entries()) names.push_back(other.name);
   FQ_CHECK(false, "load_safetensors", "{} has no '{}'{}", body_->file.path(), name,
            detail::did_you_mean(name, names));
+  // Unreachable: the check above throws.
   return entries().front();
 }
 

@@ -41,6 +41,7 @@ struct Change {
   Tensor amax, factor;
 };
 
+// Whether the quantizer takes a range from the file. A range from its config is never replaced.
 bool wants_range(const TensorQuantizer& q) {
   return q.params().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
 }

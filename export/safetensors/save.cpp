@@ -25,6 +25,7 @@ void check(const NamedTensors& tensors) {
     FQ_CHECK(detail::safetensors_type(tensor.dtype()) != nullptr, kWhere,
              "'{}' is {}, which the format has no type for: pack codes as u8", name,
              fq::name(tensor.dtype()));
+    // Two elements of 4 bits share a byte, and the format has no padding.
     FQ_CHECK(bit_width(tensor.dtype()) >= 8 || tensor.numel() % 2 == 0, kWhere,
              "'{}' has {} elements of 4 bits: their number must be even", name, tensor.numel());
   }

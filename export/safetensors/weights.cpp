@@ -46,6 +46,7 @@ Shape squeezed_shape(const Shape& shape) {
 
 /// Returns the mismatch between a tensor and its parameter. Empty if there is none.
 std::string misfit(const SafetensorsEntry& entry, const Tensor& place) {
+  // Integers without scales are codes, whose values are unknown.
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" && entry.dtype != "F64")
     return fmt::format("is {}: give F32, F16, BF16 or F64", entry.dtype);
   if (squeezed_shape(entry.shape) == squeezed_shape(place.shape())) return {};
@@ -159,6 +160,7 @@ class Loading {
 
   [[nodiscard]] Tensor read_value(const std::string& name, const std::string& place,
                                   const Tensor& target) const {
+    // Shapes may differ by axes of length 1. A value beyond f32 becomes an infinity, which is an error.
     const Tensor value = source_.read(name).to(target.dtype()).reshape(target.shape());
     if (const auto bad = detail::find_not_finite({{place, value}}))
       fail(name, fmt::format("{}: {} is {} at element {}", path_, name, bad->value, bad->index));

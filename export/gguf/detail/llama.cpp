@@ -15,6 +15,7 @@ std::optional<LlamaBlock> match_llama_block(GgufMatching& parts, int& x, const G
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("rms_norm", {sum->output}) : nullptr;
   if (second == nullptr || second->eps != norm->eps) return std::nullopt;
+  // Layers come in the order of execution: the gate with its SiLU, then `up`.
   const GgufPart* gate = parts.take("linear", {second->output});
   const GgufPart* silu = gate ? parts.take("silu", {gate->output}) : nullptr;
   const GgufPart* up = silu ? parts.take("linear", {second->output}) : nullptr;

@@ -141,6 +141,7 @@ Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& s
 }
 
 std::int64_t OnnxTensorReader::parse_count(const std::string& text, const std::string& place) const {
+  // 18 digits fit int64.
   const bool digits =
       !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
   if (!digits) fail(place, "its place in the external data is '" + text + "'");

@@ -25,6 +25,7 @@ struct Equation {
     for (const auto* letters : {&a, &b, &y})
       for (const char c : *letters)
         op.check(std::ranges::count(*letters, c) == 1, "its equation '{}' has a letter twice", text);
+    // A letter of one input alone that the output lacks is a sum before the product.
     for (const char c : a + b)
       op.check(has(y, c) || (has(a, c) && has(b, c)), "its equation '{}' sums up one input alone", text);
   }

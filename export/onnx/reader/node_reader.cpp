@@ -11,6 +11,7 @@ namespace {
 void pads_of_attribute(const NodeReader& node, Window& window) {
   const std::size_t axes = window.kernel.size();
   const auto pads = node.sizes("pads", 2 * axes, 0, 0);
+  // ONNX lists the pads before all axes, then the pads after all axes.
   const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(axes);
   window.before.assign(pads.begin(), middle);
   window.after.assign(middle, pads.end());

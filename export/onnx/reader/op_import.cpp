@@ -46,12 +46,14 @@ Tensor clamp_infinities(const Tensor& x) {
 ImportValue OpImport::parameter(const Tensor& value, Shape shape, bool learned, bool repeat) const {
   check(bit_width(value.dtype()) >= 8, "its constant is {}", value.describe());
   if (shape.empty()) shape = {1};
+  // value: [shape..], stored as [1, shape..], so that it broadcasts against a batch.
   const Tensor floats = clamp_infinities(value.to(DType::f32));
   Shape whole = shape;
   whole.insert(whole.begin(), 1);
   NodeOptions options{{"shape", shape}};
   if (!learned) options["trained"] = false;
   if (repeat) options["repeat"] = true;
+  // A layer has an input. A parameter reads only the batch of the network's input.
   return layer("parameter", options, {context_.input}, {{"parameters", "value", floats.reshape(whole)}},
                "parameter");
 }

@@ -293,6 +293,7 @@ void MissingNodes::check() const {
   if (!list.empty())
     parts.push_back(fmt::format("these operators are not supported: {}", fmt::join(list, ", ")));
   if (!ways.empty()) parts.push_back(fmt::format("ways round: {}", fmt::join(ways, "; ")));
+  // At most 50 errors: a graph may have thousands of nodes with the same one.
   parts.insert(parts.end(), errors_.begin(),
                errors_.begin() + std::min<std::ptrdiff_t>(std::ssize(errors_), 50));
   throw ArgumentError(fmt::format("{}{}", kFunction, fmt::join(parts, ". ")));

@@ -50,6 +50,7 @@ ImportValue gemm(const OpImport& op) {
   if (!op.is_constant(1)) op.unsupported("by a computed weight");
   Tensor weight = matrix(op);
   if (op.integer("transB", 0, 0, 1) == 0) weight = transposed(weight);
+  // The factors alpha and beta become part of the parameters.
   weight = scaled(weight, op.number("alpha", 1));
   const double beta = op.number("beta", 1);
   const bool bias = op.has_input(2) && beta != 0;

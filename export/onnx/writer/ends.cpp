@@ -20,6 +20,7 @@ Shape open_batch(const Variable& value) {
 DType dtype_of_part(const std::string& type) {
   for (const DType dtype : {DType::f64, DType::f16, DType::i8, DType::u8, DType::i16, DType::i32, DType::i64})
     if (name(dtype) == type) return dtype;
+  // A bool is a u8 here. Its kind in the file is set by the caller.
   return type == "bool" ? DType::u8 : DType::f32;
 }
 

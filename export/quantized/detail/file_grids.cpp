@@ -10,6 +10,7 @@
 namespace fq::detail {
 
 nlohmann::ordered_json grid_rule(const std::string& quantizer, const Format& format) {
+  // The null removes an axis that a default rule has set. A caller with scales per channel sets its own.
   nlohmann::ordered_json rule{{"pattern", quantizer}, {"enable", true}, {"axis", nullptr}};
   if (!format.is_integer()) {
     rule["num_bits"] = {format.floating().exponent, format.floating().mantissa};

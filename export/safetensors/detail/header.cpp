@@ -29,6 +29,7 @@ class HeaderReader : public json::json_sax_t {
       if (out_.metadata.contains(key_)) bad("'{}' is twice in __metadata__", key_);
       return true;
     }
+    // JSON parsers disagree about repeated keys, so a file with one could be read in two ways.
     if (!fields_.insert(name).second) bad("'{}' has '{}' twice", entry().name, name);
     if (name != "dtype" && name != "shape" && name != "data_offsets")
       bad("'{}' has the key '{}': only dtype, shape and data_offsets are allowed", entry().name, name);
@@ -51,6 +52,7 @@ class HeaderReader : public json::json_sax_t {
     if (in_ == In::tensor && fields_.size() != 3)
       bad("'{}' needs dtype, shape and data_offsets", entry().name);
     if (in_ == In::tensor && offsets_.size() != 2) bad("data_offsets of '{}' are not two", entry().name);
+    // The fields may come in any order, so the offsets are complete only here.
     if (in_ == In::tensor) std::tie(entry().begin, entry().end) = std::pair(offsets_[0], offsets_[1]);
     in_ = in_ == In::root ? In::end : In::root;
     return true;
@@ -194,12 +196,14 @@ constexpr auto kRanked = ranked();
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes) {
+  // The format requires the brace as the first byte. The parser alone would accept spaces before it.
   if (!text.starts_with('{')) throw BadHeader("it does not begin with '{'");
   SafetensorsHeader out;
   HeaderReader reader(out);
   json::sax_parse(text.begin(), text.end(), &reader);
   check_names(out.entries);
   for (const auto& entry : out.entries) check_entry(entry);
+  // The header may list tensors in any order. An empty tensor comes before the tensor at the same offset.
   std::ranges::sort(out.entries, {}, [](const auto& e) { return std::pair(e.begin, e.end); });
   check_cover(out.entries, data_bytes);
   return out;

@@ -30,6 +30,7 @@ void TransformerPlan::head(std::int64_t width, std::int64_t vocabulary, const st
   if (tied.empty()) {
     linear("lm_head", "lm_head", width, vocabulary, false);
   } else {
+    // Both layers share one parameter, also in training.
     options["weight_of"] = tied;
     // Some files store the shared table twice.
     passed_over.emplace_back("lm_head.weight");

@@ -114,6 +114,7 @@ Tensor constant_of_shape(const Fold& f) {
   f.budget.take(f.node, numel(shape));
   f.node.check(tensor == nullptr || tensor->numel() == 1, "its value is {}: one number is needed",
                tensor == nullptr ? "" : tensor->describe());
+  // ONNX's default is a 0 of f32.
   return tensor == nullptr ? Tensor::zeros(shape) : Tensor::full(shape, tensor->item(), tensor->dtype());
 }
 
@@ -156,6 +157,7 @@ Tensor trilu(const Fold& f) {
                      columns = x.dim(-1);
   Tensor out = x.clone();
   for (std::int64_t i = 0; i < out.numel(); ++i) {
+    // x: [.., rows, columns]. The diagonal of an element is its column minus its row.
     const std::int64_t diagonal = i % columns - i / columns % rows;
     if (upper ? diagonal < k : diagonal > k) out.mutable_data<double>()[i] = 0;
   }
@@ -179,6 +181,7 @@ Tensor reduce_inputs(const Fold& f, F compute) {
 
 Tensor clip(const Fold& f) {
   constexpr double none = std::numeric_limits<double>::infinity();
+  // The bounds are attributes up to opset 10.
   const double low = f.has(1) ? f.input(1).item() : f.node.number("min", -none),
                high = f.has(2) ? f.input(2).item() : f.node.number("max", none);
   return unary(f, [low, high](double v) { return std::min(std::max(v, low), high); });
@@ -186,6 +189,7 @@ Tensor clip(const Fold& f) {
 
 using Operator = std::function<Tensor(const Fold&)>;
 
+// Operators that exporters apply to shapes, positions, masks and weights.
 const std::map<std::string, Operator, std::less<>>& operators() {
   static const std::map<std::string, Operator, std::less<>> table = {
       {"Constant", [](const Fold& f) { return constant_attribute(f.node); }},

@@ -96,6 +96,7 @@ int input_axis(const Fold& f, std::int64_t given) {
 
 /// Returns a mirrored index. `reflect` does not repeat the edge.
 std::int64_t mirrored(std::int64_t at, std::int64_t size) {
+  // 0, 1, .., size - 1, size - 2, .., 1 repeats with the period 2 (size - 1).
   const std::int64_t period = std::max<std::int64_t>(2 * (size - 1), 1),
                      place = ((at % period) + period) % period;
   return place < size ? place : period - place;

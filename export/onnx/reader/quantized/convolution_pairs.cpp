@@ -99,6 +99,7 @@ class Pairing {
     };
     std::vector<std::string> factors{
         dequantized(".paired_input", {c.conv->inputs[0], c.quantize->inputs[1], c.quantize->inputs[2]}),
+        // Without a zero point: the weight is signed.
         dequantized(".paired_weight",
                     {c.conv->inputs[1], constant(name + ".paired_scale", w.reshape(scales))}),
         dequantized(".paired_bias", {constant(name + ".bias", bias.reshape({channels})),

@@ -71,6 +71,7 @@ void PairGraph::check_read_by_codes(const OnnxNode& quantize) const {
   reader.check(!quantize.outputs.empty(), "it has no output");
   const auto found = readers_.find(quantize.outputs[0]);
   reader.check(found != readers_.end(), "nothing reads its codes: the output of a network must be floats");
+  // Operators on codes (QLinearConv, MatMulInteger) have no layer here.
   for (const OnnxNode* next : found->second)
     if (!is_pair_operator(*next, "DequantizeLinear") && clipped_quantizer(*next) == nullptr)
       reader.fail(
