@@ -18,10 +18,10 @@ namespace {
 constexpr std::string_view kSeparator = ": ";
 
 [[noreturn]] void refuse(const TensorQuantizer& q, const std::string& why) {
-  throw ArgumentError(
-      fmt::format("[tensorrt_cache] '{}' {}: the cache takes int8 activations with one range per tensor and "
-                  "int8 weights: calibrate with --preset int8 --target tensorrt",
-                  q.name(), why));
+  throw ArgumentError(fmt::format(
+      "[tensorrt_cache] '{}' {}: the cache supports int8 activations with one range per tensor and "
+      "int8 weights. Calibrate with --preset int8 --target tensorrt",
+      q.name(), why));
 }
 
 // Checks a weight quantizer. Disabled parts of a sequence are ignored. Ranges are not compared: TensorRT
@@ -80,7 +80,8 @@ float read_scale(const std::string& path, std::size_t number, std::string_view e
 }  // namespace
 
 std::string tensorrt_cache_header(TensorrtCalibrator calibrator, int version) {
-  FQ_CHECK(version > 0, "tensorrt_cache", "version {}: give one as 8601, of TensorRT 8.6.1", version);
+  FQ_CHECK(version > 0, "tensorrt_cache",
+           "version: {} is not positive. Use the number of TensorRT, 8601 for 8.6.1", version);
   return fmt::format("TRT-{}-{}Calibration{}", version,
                      calibrator == TensorrtCalibrator::entropy2 ? "Entropy" : "MinMax",
                      calibrator == TensorrtCalibrator::entropy2 ? "2" : "");

@@ -213,7 +213,7 @@ class GgufImport {
       : model_(model), file_(file), config_(detail::gguf_config(model, file), file) {
     // llama.cpp rotates adjacent rows in `llama` and the two halves of a head in `qwen2`. Its converter
     // permutes the rows of queries and keys to match.
-    turns_neighbours_ = std::get<std::string>(*model.value("general.architecture")) == "llama";
+    interleaved_rows_ = std::get<std::string>(*model.value("general.architecture")) == "llama";
   }
 
   QuantizedModel run(const ImportOptions& options) {
@@ -259,10 +259,10 @@ class GgufImport {
         wrong.push_back(fmt::format("{} is {}, the keys make it {}", name, to_string(found->shape),
                                     to_string(shape_there(place))));
       else if (is_coded(*found) && found->shape.size() != 2)
-        wrong.push_back(name + " has blocks, and is no matrix");
+        wrong.push_back(name + " has blocks but is not a matrix");
     }
     for (const auto& tensor : model_.tensors)
-      if (!used.contains(tensor.name)) wrong.push_back(tensor.name.substr(0, 100) + " has no place");
+      if (!used.contains(tensor.name)) wrong.push_back(tensor.name.substr(0, 100) + " is unknown");
     if (wrong.empty()) return;
     const std::size_t count = wrong.size();
     if (count > 20) wrong.resize(20);
@@ -295,7 +295,7 @@ class GgufImport {
   /// Returns the parameter's part of the rows, in the order of the model.
   [[nodiscard]] Tensor parameter_rows(const detail::WeightPlace& place, const Tensor& all) const {
     if (place.outputs > 0) return all.slice(place.first, place.first + place.shape[0]).clone();
-    const bool turned = turns_neighbours_ && (place.parameter.ends_with(".q_proj.weight") ||
+    const bool turned = interleaved_rows_ && (place.parameter.ends_with(".q_proj.weight") ||
                                               place.parameter.ends_with(".k_proj.weight"));
     if (!turned) return all;
     const std::int64_t heads =
@@ -323,7 +323,7 @@ class GgufImport {
   const GgufModel& model_;
   const std::string& file_;
   detail::TransformerConfig config_;
-  bool turns_neighbours_ = false;
+  bool interleaved_rows_ = false;
   ordered_json rules_ = ordered_json::array();
   std::vector<FileGrid> grids_;
 };

@@ -80,7 +80,7 @@ void check(const GgufModel& model) {
     FQ_CHECK(!t.name.empty() && names.insert(t.name).second, kSave, "the tensor '{}' is there twice", t.name);
     // ggml keeps a name in 64 bytes, including the terminator.
     FQ_CHECK(t.name.size() <= detail::gguf_longest_name, kSave,
-             "the name '{}' has {} bytes, ggml takes {}: give the module a shorter name", t.name,
+             "the name '{}' has {} bytes, ggml supports {}. Use a shorter name for the module", t.name,
              t.name.size(), detail::gguf_longest_name);
     FQ_CHECK(t.shape.size() <= detail::gguf_most_axes && numel(t.shape) > 0, kSave,
              "'{}' is {}: ggml has up to {} axes and no empty tensors", t.name, to_string(t.shape),

@@ -246,7 +246,7 @@ class Loading {
           fail(describe_node(node), fmt::format("it writes '{}' a second time", output));
     }
     for (const auto& value : model.outputs)
-      if (!known.contains(value.name)) fail("output '" + value.name + "'", "nothing gives it");
+      if (!known.contains(value.name)) fail("output '" + value.name + "'", "no node or input defines it");
   }
 
   std::string path_;

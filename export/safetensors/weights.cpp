@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostTold = 20;
+constexpr std::size_t kMostListed = 20;
 constexpr std::size_t kNearest = 2;
 
 std::map<std::string, Tensor> state_tensors(const Module& model) {
@@ -48,7 +48,7 @@ Shape squeezed_shape(const Shape& shape) {
 std::string misfit(const SafetensorsEntry& entry, const Tensor& place) {
   // Integers without scales are codes, whose values are unknown.
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" && entry.dtype != "F64")
-    return fmt::format("is {}: give F32, F16, BF16 or F64", entry.dtype);
+    return fmt::format("is {}: use F32, F16, BF16 or F64", entry.dtype);
   if (squeezed_shape(entry.shape) == squeezed_shape(place.shape())) return {};
   Shape reversed(entry.shape.rbegin(), entry.shape.rend());
   const bool transposed = entry.shape.size() == 2 && reversed == place.shape();
@@ -61,10 +61,11 @@ std::string near(const std::string& name, const Names& names) {
   return found.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(found, ", "));
 }
 
-/// Returns a list for a message, with at most kMostTold names.
+/// Returns a list for a message, with at most kMostListed names.
 std::string name_list(const Names& all) {
-  const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostTold)));
-  const std::string rest = all.size() > kMostTold ? fmt::format(" and {} more", all.size() - kMostTold) : "";
+  const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostListed)));
+  const std::string rest =
+      all.size() > kMostListed ? fmt::format(" and {} more", all.size() - kMostListed) : "";
   return fmt::format("{}{}", fmt::join(shown, ", "), rest);
 }
 
@@ -125,14 +126,14 @@ class Loading {
     if (!options_.partial) {
       // Names without a partner are the likeliest suggestions. If there are none, all names are.
       part("missing in it", described(match_.missing, match_.extra.empty() ? file_names() : match_.extra));
-      part("without a place in the model",
+      part("without a parameter in the model",
            described(match_.extra, match_.missing.empty() ? model_names() : match_.missing));
       part("of other shapes or types", misshaped_);
     }
     if (match_.places.empty() && parts.empty()) parts.push_back("no tensor of it fits");
     if (parts.empty()) return;
-    fail({}, fmt::format("{} does not fit the model: {}: rename tensors by --map, or take what fits by "
-                         "--init-partial",
+    fail({}, fmt::format("{} does not fit the model: {}. Rename tensors with --map, or load the matching "
+                         "ones with --init-partial",
                          path_, fmt::join(parts, "; ")));
   }
 
@@ -143,7 +144,7 @@ class Loading {
       const std::string as = renamed == match_.renamed.end() ? "" : fmt::format(" (as {})", renamed->second);
       const std::string& looked_for = as.empty() ? names[i] : renamed->second;
       // The search for near names is slow for thousands of names, so only the listed names get one.
-      out.push_back(i < kMostTold ? names[i] + as + near(looked_for, others) : names[i]);
+      out.push_back(i < kMostListed ? names[i] + as + near(looked_for, others) : names[i]);
     }
     return out;
   }

@@ -26,7 +26,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostTold = 20;
+constexpr std::size_t kMostListed = 20;
 
 /// Returns the shape of the tensor in the file.
 Shape shape_there(const WeightPlace& place) {
@@ -87,7 +87,7 @@ class PlannedWeights {
     }
     used_.insert(found->name);
     if (!is_float(found->dtype))
-      misshaped_.push_back(fmt::format("{} is {}: give F32, F16, BF16 or F64", found->name, found->dtype));
+      misshaped_.push_back(fmt::format("{} is {}: use F32, F16, BF16 or F64", found->name, found->dtype));
     else if (found->shape != shape_there(place))
       misshaped_.push_back(fmt::format("{} is {}, config.json makes it {}", found->name,
                                        to_string(found->shape), to_string(shape_there(place))));
@@ -108,13 +108,13 @@ class PlannedWeights {
     const auto part = [&](const char* what, Names names) {
       if (names.empty()) return;
       const std::size_t count = names.size();
-      names.resize(std::min(count, kMostTold));
+      names.resize(std::min(count, kMostListed));
       parts.push_back(
-          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostTold ? ", .." : ""));
+          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostListed ? ", .." : ""));
     };
     part("missing", missing_);
     part("of other shapes or types", misshaped_);
-    part("without a place, which --map may leave out", left_);
+    part("without a parameter, which --map can exclude", left_);
     if (!parts.empty())
       throw FileError(path_, {},
                       fmt::format("[import] the tensors of {} do not match "
@@ -217,8 +217,8 @@ ImportedModel import_transformers(const std::string& path, const ImportOptions& 
   const auto planner = planners().find(architecture);
   if (planner == planners().end())
     throw FileError(config.path(), {},
-                    fmt::format("[import] {}: the architecture is '{}': known are {}; of others take an ONNX "
-                                "file by torch.onnx.export",
+                    fmt::format("[import] {}: the architecture '{}' is not supported, {} are. Export other "
+                                "networks with torch.onnx.export",
                                 config.path(), architecture, fmt::join(transformer_architectures(), ", ")));
   // A plan has shapes but no tensors. Sizes in config.json are untrusted until the weights confirm them.
   detail::TransformerPlan plan = planner->second(config, options);

@@ -144,7 +144,7 @@ std::int64_t OnnxTensorReader::parse_count(const std::string& text, const std::s
   // 18 digits fit int64.
   const bool digits =
       !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) fail(place, "its place in the external data is '" + text + "'");
+  if (!digits) fail(place, "offset or length of its external data is '" + text + "', not a number");
   return std::stoll(text);
 }
 

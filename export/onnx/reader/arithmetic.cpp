@@ -158,7 +158,7 @@ ImportValue divide(const OpImport& op) {
 /// Computes powers of integers. The result with a negative exponent is at most 1/2 and is rounded to 0.
 ImportValue whole_power(const OpImport& op) {
   const bool whole = op.type(1).is_integer() || (op.is_number(1) && op.scalar(1) == std::floor(op.scalar(1)));
-  op.check(whole, "it raises whole numbers to a power that is none: convert them to f32 before it");
+  op.check(whole, "it raises whole numbers to a fractional power: convert them to f32 before it");
   return one(op, "round", op.layer("pow", {}, operands(op, 2), {}, "pow"));
 }
 

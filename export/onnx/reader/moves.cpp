@@ -117,7 +117,7 @@ ImportValue gather(const OpImport& op) {
 /// Takes elements at constant indices of the first axes. PyTorch writes indexing with lists this way.
 ImportValue gather_nd(const OpImport& op) {
   const ImportValue& x = op.value();
-  if (!op.is_constant(1)) op.unsupported("by computed places");
+  if (!op.is_constant(1)) op.unsupported("by computed indices");
   op.check(op.integer("batch_dims", 0, 0, 8) == 0, "its batch_dims are not 0");
   const Shape places = op.constant(1).shape();
   op.check(!places.empty() && places.back() >= 1 && places.back() <= value_rank(x),

@@ -57,9 +57,9 @@ ImportValue batch_norm(const OpImport& op) {
   op.check(op.integer("spatial", 1, 0, 1) == 1, "it has statistics for each pixel: 'spatial' is 0");
   NodeOptions options;
   // ONNX's momentum is the share of the old statistics, PyTorch's that of the new ones.
-  const double eps = op.number("epsilon", 1e-5), kept = op.number("momentum", 0.9);
+  const double eps = op.number("epsilon", 1e-5), momentum = op.number("momentum", 0.9);
   if (eps != 1e-5) options["eps"] = eps;
-  if (kept != 0.9) options["momentum"] = shortest(static_cast<float>(1 - kept));
+  if (momentum != 0.9) options["momentum"] = shortest(static_cast<float>(1 - momentum));
   return op.layer("batch_norm", options, {x}, values);
 }
 

@@ -142,7 +142,7 @@ constexpr WayRound kWays[] = {
     {"TopK*", "export the network up to its logits"},
     {"NonMaxSuppression*", "export the network up to its logits"},
     {"Gather of other*", "select by constants: torch.index_select, or slices"},
-    {"GatherND*", "read values at fixed places: an index that is a constant"},
+    {"GatherND*", "use constant indices"},
     {"Sequence*",
      "lists of tensors: torch.nn.EmbeddingBag is written so, an Embedding and a mean of its rows are not"},
     {"ConcatFromSequence*", "lists of tensors: stack them by torch.stack, with a fixed number of them"},
@@ -292,7 +292,7 @@ void MissingNodes::check() const {
   }
   if (!list.empty())
     parts.push_back(fmt::format("these operators are not supported: {}", fmt::join(list, ", ")));
-  if (!ways.empty()) parts.push_back(fmt::format("ways round: {}", fmt::join(ways, "; ")));
+  if (!ways.empty()) parts.push_back(fmt::format("workarounds: {}", fmt::join(ways, "; ")));
   // At most 50 errors: a graph may have thousands of nodes with the same one.
   parts.insert(parts.end(), errors_.begin(),
                errors_.begin() + std::min<std::ptrdiff_t>(std::ssize(errors_), 50));

@@ -134,9 +134,11 @@ ImportValue resized_by_old_version(const OpImport& op, const std::string& mode, 
   for (std::size_t i = 0; i < to.shape.size(); ++i) {
     const double scale = to.scale(i, x.shape);
     grows = grows || scale > 1;
-    Target& kept = scale < 1 ? larger : smaller;
-    kept.shape[i] = scale < 1 ? to.shape[i] : x.shape[i];
-    if (!kept.scales.empty()) kept.scales[i] = 1;
+    // The step that does not resize this axis keeps its size: the first one the old size, the second one the
+    // new size.
+    Target& other = scale < 1 ? larger : smaller;
+    other.shape[i] = scale < 1 ? to.shape[i] : x.shape[i];
+    if (!other.scales.empty()) other.scales[i] = 1;
   }
   const ImportValue y = resized(op, x, smaller, {mode, "asymmetric", "ceil"}, grows ? "smaller" : "");
   return resized(op, y, larger, {mode, "asymmetric", "floor"});

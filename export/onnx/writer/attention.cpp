@@ -67,7 +67,7 @@ std::string masked(Exporting& out, const Call& call, std::string scores, Shape s
                        {scores, graph.constant(name + ".causal_mask", causal_mask(queries, keys))});
   if (const Variable& given = call.inputs.at(mask); given.defined()) {
     FQ_CHECK(given.tensor().dtype() == DType::f32, "export_onnx",
-             "the mask of '{}' is {}: give one of floats, which are added", name, given.tensor().describe());
+             "the mask of '{}' is {}: use a mask of floats, which is added", name, given.tensor().describe());
     scores = graph.add("Add", name + ".masked", {scores, out.input(call, mask)});
   }
   return scores;

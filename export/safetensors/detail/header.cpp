@@ -137,8 +137,8 @@ void check_entry(const SafetensorsEntry& e) {
   const SafetensorsType* type = safetensors_type(e.dtype);
   if (type == nullptr) throw BadHeader(fmt::format("'{}' is of the unknown type '{}'", e.name, e.dtype));
   if (e.begin > e.end || e.end - e.begin != entry_bytes(e, type->bits))
-    throw BadHeader(fmt::format("'{}' of {} {} is said to be bytes {} to {}: they do not fit", e.name,
-                                e.dtype, to_string(e.shape), e.begin, e.end));
+    throw BadHeader(fmt::format("'{}' of {} {} has the bytes {} to {}, which do not fit", e.name, e.dtype,
+                                to_string(e.shape), e.begin, e.end));
 }
 
 void check_names(const std::vector<SafetensorsEntry>& entries) {

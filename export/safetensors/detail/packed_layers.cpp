@@ -135,7 +135,7 @@ constexpr std::string_view kScale = ".weight_scale", kUnit = ".weight_scale_2",
 /// Suffixes of tensors that the import does not support, and the reason.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {".input_global_scale",
-     "its inputs are NVFP4 of compressed-tensors: take the weights alone, or ModelOpt's names"},
+     "its inputs are NVFP4 of compressed-tensors: use a file with NVFP4 weights only, or of ModelOpt"},
     {".weight_zero_point", "it has zero points: only symmetric grids are supported"},
     {".weight_g_idx", "its columns are in another order (activation ordering)"},
     {".pre_quant_scale", "its inputs have factors: fold them into the weights"},

@@ -51,7 +51,7 @@ void check_kind(const std::string& path) {
   const std::string kind = file_kind(path);
   if (kind == "an ONNX model")
     fail(path,
-         fmt::format("is an ONNX model: take network and weights by fakequant import {} -o FILE", path));
+         fmt::format("is an ONNX model: use fakequant import {} -o FILE for network and weights", path));
   if (kind == "a file of fakequant")
     fail(path, "is a file of fakequant, not of safetensors: a checkpoint is given by --checkpoint");
 }

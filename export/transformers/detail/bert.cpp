@@ -13,11 +13,11 @@ constexpr const char *kMask = "attention_mask", *kTypes = "token_type_ids";
 
 /// Returns the integer that an input is fixed to.
 std::int64_t fixed_number(const std::string& name, const Tensor& value) {
-  FQ_CHECK(value.numel() == 1, "import_transformers", "'{}' is fixed to {}: give one number for all tokens",
+  FQ_CHECK(value.numel() == 1, "import_transformers", "'{}' is fixed to {}: use one number for all tokens",
            name, value.describe());
   const double number = value.to(DType::f64).item();
   FQ_CHECK(number == double(std::int64_t(number)), "import_transformers",
-           "'{}' is fixed to {}: give a whole number", name, number);
+           "'{}' is fixed to {}: use a whole number", name, number);
   return std::int64_t(number);
 }
 

@@ -57,7 +57,7 @@ ModelNode plan_activation(const std::string& name, ModelNode node) {
 std::int64_t planned_tokens(const ImportOptions& options, std::int64_t fallback, std::int64_t most) {
   if (options.sample_shape.empty()) return fallback;
   FQ_CHECK(options.sample_shape.size() == 1, "import_transformers",
-           "the sample shape is {}: give only the number of tokens", to_string(options.sample_shape));
+           "the sample shape is {}: use only the number of tokens", to_string(options.sample_shape));
   const std::int64_t tokens = options.sample_shape[0];
   FQ_CHECK(tokens >= 1 && (most == 0 || tokens <= most), "import_transformers",
            "samples have {} tokens, the network has {} positions: use at most this number", tokens, most);

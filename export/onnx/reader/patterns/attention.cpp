@@ -54,9 +54,9 @@ class Scores {
     }
     if (is(layer, "where") && masks_left > 0) {
       const auto inputs = layer->inputs;
-      for (const std::size_t kept : {1, 2})
-        if (leads_to_product(inputs[kept]) && is_hidden(inputs[3 - kept]))
-          return take_condition(inputs[0], kept == 2) && read_sum(inputs[kept], masks_left - 1);
+      for (const std::size_t shown : {1, 2})
+        if (leads_to_product(inputs[shown]) && is_hidden(inputs[3 - shown]))
+          return take_condition(inputs[0], shown == 2) && read_sum(inputs[shown], masks_left - 1);
       return false;
     }
     return read_product(node);

@@ -13,8 +13,8 @@ struct Normalized {
 /// Returns the axes of a mean with keepdims.
 std::optional<std::vector<std::int64_t>> mean_axes(const GraphView& graph, const OnnxNode& mean) {
   const auto* keep = mean.attribute("keepdims");
-  const auto* kept = keep != nullptr ? std::get_if<std::int64_t>(keep) : nullptr;
-  if (keep != nullptr && (kept == nullptr || *kept != 1)) return std::nullopt;
+  const auto* keepdims = keep != nullptr ? std::get_if<std::int64_t>(keep) : nullptr;
+  if (keep != nullptr && (keepdims == nullptr || *keepdims != 1)) return std::nullopt;
   if (mean.inputs.size() == 2) return graph.integers(mean.inputs[1]);
   const auto* axes = mean.attribute("axes");
   const auto* list = axes != nullptr ? std::get_if<std::vector<std::int64_t>>(axes) : nullptr;

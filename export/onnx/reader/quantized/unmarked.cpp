@@ -80,9 +80,9 @@ UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file) {
       out.output = marks[name] = {own.reads[0].from, grid};
       continue;
     }
-    ModelNode& kept = out.nodes.emplace_back(node);
-    kept.inputs.clear();
-    for (const auto& each : own.reads) kept.inputs.push_back(each.from);
+    ModelNode& unmarked_node = out.nodes.emplace_back(node);
+    unmarked_node.inputs.clear();
+    for (const auto& each : own.reads) unmarked_node.inputs.push_back(each.from);
     out.list.push_back(std::move(own));
   }
   // A model returns its last node. If marks were the last nodes, the output may be an earlier one.
