@@ -33,8 +33,7 @@ json format_json(const Format& format) {
   return {{"type", "int"}, {"bits", f.bits}, {"unsigned", f.is_unsigned}, {"narrow_range", f.narrow_range}};
 }
 
-// A single scale is a number and not a list of one element, so readers can tell the granularity from the
-// type.
+// A single scale is a number and not a list of one element, so the JSON type shows the granularity.
 json values_json(const Tensor& values) {
   return values.rank() == 0 ? json(values.item()) : json(values.to_vector<float>());
 }
@@ -56,8 +55,8 @@ bool has_scales(const TensorQuantizer& q) {
                          (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
-// Returns the grid of a quantizer with static scales. ggml's schemes have no amax: their scales follow from
-// the weight, so the grid is taken from its codes.
+// Returns the grid of a quantizer with static scales. Binary weights have no range: their scale is the mean
+// magnitude of the weight, so the grid comes with the codes.
 Grid quantizer_grid(const TensorQuantizer& q, const Weights& weights) {
   return q.params().weight_scheme->has_scales_without_range() ? weight_codes(*weights.at(&q)).grid : q.grid();
 }
@@ -97,7 +96,7 @@ Weights weight_modules(Module& model) {
 void add_shapes(json& entry, const TensorQuantizer& q, const Shape& weight) {
   entry["shape"] = weight;
   if (!has_scales(q)) return;
-  // An amax of one element has rank 0 even if the descriptor keeps an axis.
+  // An amax of one element gives one scale, even if the descriptor keeps an axis.
   const bool one = entry["scale"].is_number();
   const auto by =
       one ? Granularity::per_tensor() : q.descriptor().granularity(static_cast<int>(weight.size()));
@@ -228,7 +227,7 @@ void ClipCounter::record_op(std::string_view op, const std::vector<Variable>& in
 
 namespace {
 
-// Whether the quantizer has codes on one grid for all inputs. Integer sums need such a grid.
+// Whether all inputs of the quantizer have the same grid, as integer sums require.
 bool gives_codes(const TensorQuantizer& q) {
   return q.enabled() && q.quantizing() && q.params().arithmetic == Arithmetic::deployed &&
          q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();

@@ -11,7 +11,7 @@ namespace {
 
 using detail::GgufKind;
 
-// 16 MiB: longer than any token, and than a tokenizer.json in one key.
+// 16 MiB, a limit for texts of damaged files.
 constexpr std::uint64_t kLongestText = 1 << 24;
 
 class Reading {

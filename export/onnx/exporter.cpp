@@ -71,8 +71,7 @@ Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions
     : model_(model),
       options_(options),
       names_(model),
-      // Checks first: the trace of an uncalibrated model would fail with a message that does not name its
-      // quantizers.
+      // `check_model` runs before the trace. Its messages name uncalibrated quantizers and wrong targets.
       calls_((check_model(), record_open_calls(model, sample))),
       early_(calls_, options.target == Target::ort) {
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);

@@ -190,7 +190,7 @@ class Loading {
 
   OnnxNode read_node(const onnx::NodeProto& node) const {
     OnnxNode out{node.op_type(), node.name(), node.domain() == "ai.onnx" ? "" : node.domain(), {}, {}, {}};
-    // Gives the node the form of names that PyTorch's older exporter writes, "/layer1/conv1/Conv".
+    // Puts the path into the name, where PyTorch's older exporter writes it.
     if (const std::string scope = node_scope(node); !scope.empty() && out.name.find('/') == std::string::npos)
       out.name = fmt::format("/{}/{}", scope, out.name);
     out.inputs.assign(node.input().begin(), node.input().end());

@@ -25,7 +25,7 @@ void set_inline(onnx::TensorProto& to, const Tensor& value) {
 }
 
 /// External data file for tensors that are too large for the model.
-// The checksum covers the padding too, so it is that of the whole file.
+// The checksum covers the whole file, including the padding.
 class ExternalData {
  public:
   explicit ExternalData(const std::string& model_path)

@@ -54,7 +54,7 @@ GgufTensor GgufParameters::tensor(const std::string& ours, const std::string& na
 }
 
 GgufTensor GgufParameters::stacked(const std::vector<std::string>& ours, const std::string& name) const {
-  // The parts have one format, or none: q, k and v are stored in one tensor.
+  // The parts (q, k and v) become one tensor, so all must have codes of one format.
   if (codes_.contains(ours[0])) {
     std::vector<const Coded*> all;
     for (const auto& each : ours) all.push_back(&codes_.at(each));

@@ -19,7 +19,7 @@ ImportValue shifted(const OpImport& op, const ImportValue& x, double by, const s
 ImportValue scaled(const OpImport& op, const ImportValue& x, double factor, const std::string& suffix = {}) {
   return factor == 1 ? x : one(op, "scale", x, {{"factor", factor}}, suffix);
 }
-// Model files cannot store infinity: 1e30 stands for an open bound.
+// Model files cannot store infinity, so an open bound is 1e30 or -1e30.
 ImportValue clipped(const OpImport& op, const ImportValue& x, double low, double high) {
   return one(op, "clip", x, {{"low", std::max(low, -1e30)}, {"high", std::min(high, 1e30)}});
 }

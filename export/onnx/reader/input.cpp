@@ -262,7 +262,7 @@ GraphInputs::Fixed fixed_value(const OnnxValueInfo& input, const Tensor& value, 
   const Tensor exact = fitted(input, value, of_batch);
   if (!is_floating(input.dtype))
     for (const double v : exact.to_vector<double>())
-      // 2^53, up to which doubles hold all integers.
+      // Doubles hold all integers up to 2^53.
       FQ_CHECK(v == std::floor(v) && std::abs(v) <= 9007199254740992.0, "import_onnx",
                "the input {} is fixed by {}: whole numbers are needed", described(input), v);
   return {exact.to(input.dtype), std::move(of_batch)};

@@ -56,7 +56,7 @@ ImportValue batch_norm(const OpImport& op) {
              x.shape[1]);
   op.check(op.integer("spatial", 1, 0, 1) == 1, "it has statistics for each pixel: 'spatial' is 0");
   NodeOptions options;
-  // ONNX's momentum is the share of the old statistics, PyTorch's that of the new ones.
+  // In ONNX, momentum weights the old statistics, in PyTorch the new statistics.
   const double eps = op.number("epsilon", 1e-5), momentum = op.number("momentum", 0.9);
   if (eps != 1e-5) options["eps"] = eps;
   if (momentum != 0.9) options["momentum"] = shortest(static_cast<float>(1 - momentum));

@@ -97,7 +97,7 @@ void check_value(const NodeReader& reader, const SchemaAttribute& known, const O
   const std::string_view type = type_letters(reader.node(), known.name, value);
   reader.check(type == known.type, "attribute '{}' is {}: it must be {}", known.name, type_words(type),
                type_words(known.type));
-  // Without a list the builder reads the value. Other values are errors, so that none is silently ignored.
+  // Without a list the builder reads the value. With a list, any other value is an error.
   if (known.allowed.empty()) return;
   const std::string text = value_text(value);
   reader.check(std::ranges::find(known.allowed, text) != known.allowed.end(),

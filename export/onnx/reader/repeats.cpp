@@ -39,7 +39,7 @@ ImportValue expand(const OpImport& op) {
     return each.shape == to ? each : op.layer("expand", {{"shape", Shape(to.begin() + 1, to.end())}}, {each});
   }
   const ImportValue& x = op.value();
-  // A file with a fixed batch has its size here.
+  // The target shape of a file with a fixed batch contains that batch.
   if (!to.empty() && samples < 0 && to.size() == x.shape.size() && op.is_batch(to[0])) to[0] = x.shape[0];
   to = broadcast_shapes(x.shape, to, "import_onnx");
   if (to == x.shape) return x;

@@ -16,7 +16,7 @@ Shape sample(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 void place_batch(const OpImport& op, const Shape& from, Shape& to) {
   const int samples = batch_axis(from);
   if (samples < 0) return;
-  // A reshape keeps the order of elements, so the batch stays behind the same number of elements.
+  // A reshape keeps the order of the elements, so the sizes before the batch have the same product.
   const std::int64_t before = numel(Shape(from.begin(), from.begin() + samples));
   const std::int64_t batch = sample_elements(from) == numel(to) ? 1 : op.batch();
   if (batch < 1) return;
@@ -41,7 +41,7 @@ Shape target_shape(const OpImport& op, const Shape& from) {
     op.check(i < from.size(), "it keeps axis {} of {}", i, from.size());
     to[i] = from[i];
   }
-  // A file with a fixed batch has its size in the target, where this batch is symbolic.
+  // The target of a file with a fixed batch contains that batch, which becomes symbolic.
   const auto open_before = std::ranges::count(to, -1);
   if (open_before == 0 && batch_axis(to) < 0) place_batch(op, from, to);
   if (open_before == 1 && to[0] != -1 && op.is_batch(to[0]) && batch_axis(from) == 0 &&

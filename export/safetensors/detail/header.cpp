@@ -100,7 +100,7 @@ class HeaderReader : public json::json_sax_t {
   [[noreturn]] static void bad(fmt::format_string<Args...> text, Args&&... args) {
     throw BadHeader(fmt::format(text, std::forward<Args>(args)...));
   }
-  // The return type is that of an event, so that events can return the call.
+  // Events return bool, so they can return this call.
   [[noreturn]] bool wrong() const {
     if (out_.entries.empty()) bad("it is not an object of tensors");
     bad("a value in or after '{}' has the wrong type", entry().name);

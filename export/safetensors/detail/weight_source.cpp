@@ -92,7 +92,7 @@ void WeightSource::unpack(const std::string& path) {
                         [this](const std::string& name) { return files_[place_.at(name)].read(name); });
   const std::set<std::string> hidden(packed_.hidden.begin(), packed_.hidden.end());
   for (const auto& layer : packed_.layers) unpacked_.emplace(layer.name + ".weight", layer.values);
-  // Readers of float weights see one F32 tensor in place of codes, scales and shapes.
+  // Readers of float weights see one F32 tensor instead of codes, scales and shapes.
   std::erase_if(entries_, [&](const SafetensorsEntry& entry) {
     return hidden.contains(entry.name) || unpacked_.contains(entry.name);
   });

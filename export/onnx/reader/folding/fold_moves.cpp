@@ -131,7 +131,6 @@ Tensor fold_concat(const Fold& f) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < f.inputs.size(); ++i) {
     f.node.check(f.input(i).dtype() == f.input(0).dtype(), "its inputs are of several types");
-    // f64 holds integers up to 2^53, f32 stays as it is.
     parts.emplace_back(computable(f.input(i)));
     count += f.input(i).numel();
   }

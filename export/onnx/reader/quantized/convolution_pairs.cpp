@@ -62,7 +62,7 @@ class Pairing {
     const OnnxNode* codes = before(c.conv, 0);
     if (codes != nullptr && graph_.clipped_quantizer(*codes) != nullptr)
       codes = graph_.clipped_quantizer(*codes);
-    // The input's scale and zero point must be those of the codes that the convolution reads.
+    // The convolution must read the codes with the scale and zero point of their quantizer.
     if (is_op(codes, "QuantizeLinear", 3) && codes->inputs[1] == c.scale->inputs[0] &&
         codes->inputs[2] == c.conv->inputs[2])
       c.quantize = codes;

@@ -31,7 +31,7 @@ class Placing {
     // ReLU is the maximum of a code and 0, so rounding before or after it gives the same codes.
     for (const auto& node : traced.nodes)
       if (traits(node.op).keeps_codes || node.op == "relu") moving_.insert(node.path);
-    // A batch norm after a quantized weight would be folded into its codes.
+    // Folding a batch norm would change the codes of the weight before it, so `add_weight` rejects it.
     for (const auto& pair : foldable_batch_norms(*graph_, traced)) normed_.emplace(pair.layer, pair.norm);
   }
 

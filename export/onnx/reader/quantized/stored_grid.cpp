@@ -88,7 +88,7 @@ StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DTy
     out.format = stored_format(node, type, out.zero_point);
   else
     node.fail("its codes are {}: integers of up to 16 bits and E4M3 are supported", name(type));
-  // ModelOpt and others store one scale as [1].
+  // Files also store one scale as [1].
   if (out.scale.numel() == 1) {
     out.scale = out.scale.reshape({});
     return out;

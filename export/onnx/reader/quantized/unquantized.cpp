@@ -61,7 +61,6 @@ class Unquantizing {
     reader.check(bitwise_equal(grid.scale, back.scale) && grid.zero_point == back.zero_point &&
                      (grid.axis == back.axis || grid.scale.rank() == 0),
                  "its scale or zero point differs from {}", grid.origin);
-    // Weights are exempt: `take_floats` reads their blocks.
     first.check(grid.block == 0 && grid.scale.rank() <= 1,
                 "it has a scale per block: only weights may have blocks");
     if (const Tensor floats = graph_.constant(quantize.inputs[0]); floats.defined())
