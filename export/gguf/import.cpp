@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Names of transformers and of llama.cpp (gguf-py/gguf/tensor_mapping.py). '*' stands for the layer number,
+// Names of transformers and of llama.cpp (gguf-py/gguf/tensor_mapping.py). '*' matches the layer number,
 // and at the end for weight or bias.
 const WeightRename kNames[] = {
     {"transformer.wte.*", "token_embd.*"},
@@ -103,7 +103,7 @@ class Keys {
   const std::string& file_;
 };
 
-// Missing optional keys are null in config.json, where a null stands for the default. llama.cpp computes the
+// Missing optional keys are null in config.json, where a null means the default. llama.cpp computes the
 // GELU of gpt2 with tanh.
 ordered_json gpt2_config(const Keys& keys) {
   return {{"architectures", {"GPT2LMHeadModel"}},

@@ -21,7 +21,7 @@ bool match_stars(std::string_view pattern, std::string_view name, Names& stars) 
   }
   const std::string_view rest = pattern.substr(1);
   for (std::size_t length = 0; length <= name.size(); ++length) {
-    // The rest of the name matches too, so longer texts need not be tried.
+    // The rest of the name matches too, so the loop can stop at the shortest text.
     if (!wildcard_match(rest, name.substr(length))) continue;
     stars.emplace_back(name.substr(0, length));
     return match_stars(rest, name.substr(length), stars);
