@@ -48,6 +48,8 @@ std::optional<Gpt2> sized(Gpt2 found, Module& model) {
     const auto* attention = dynamic_cast<const Attention*>(&model.at(block.attention));
     if (attention == nullptr) return std::nullopt;
     const AttentionOptions& o = attention->options();
+    // gpt2 in llama.cpp has one tensor for q, k and v, biases in all layers of a block and equal numbers of
+    // heads.
     const bool plain = o.causal && !o.rotary && o.bias && *o.out_bias && o.qk_norm == 0 &&
                        o.kv_heads == o.heads && o.heads * o.head_size == o.width;
     if (!plain || (found.heads != 0 && found.heads != o.heads)) return std::nullopt;
@@ -75,7 +77,9 @@ std::optional<Gpt2> match_gpt2(Module& model, const Shape& input_shape) {
   for (;;) {
     const GgufPart* norm = parts.take("layer_norm", {x});
     if (norm == nullptr) return std::nullopt;
+    // Each norm outside of a block is followed by the next block, or by the head after the last block.
     if (const GgufPart* head = parts.take("linear", {norm->output})) {
+      // The transpose to [N, V, L] exists only for the loss. llama.cpp reads the logits of a token.
       (void)parts.take("transpose", {head->output});
       out.norm = norm->name;
       out.head = head->name;
@@ -114,6 +118,7 @@ void add_gpt2_tensors(GgufModel& out, const detail::Gpt2& net, const detail::Ggu
   out.tensors.push_back(from.tensor(net.tokens + ".weight", "token_embd.weight"));
   out.tensors.push_back(from.tensor(net.positions + ".weight", "position_embd.weight", true));
   both(net.norm, "output_norm");
+  // Without "output.weight", llama.cpp multiplies by the table of the embedding.
   if (!from.same(net.head + ".weight", net.tokens + ".weight"))
     out.tensors.push_back(from.tensor(net.head + ".weight", "output.weight"));
   for (std::size_t i = 0; i < net.blocks.size(); ++i) {
@@ -139,6 +144,8 @@ GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions&
   check_not_compressed(model, "export_gguf");
   const detail::OnHost host(model);
   const detail::GgufParameters from(model, options.f16);
+  // The data flow decides, not the names of modules. A network of another kind is a container of tensors that
+  // llama.cpp cannot run.
   const auto gpt2 = detail::match_gpt2(model, input_shape);
   const auto llama = gpt2 ? std::nullopt : detail::match_llama(model, input_shape);
   GgufModel out;

@@ -88,6 +88,7 @@ class Quantizing {
   /// Returns the paths of a layer: the parameter with its values, or with its name if several have these
   /// values.
   [[nodiscard]] std::vector<std::string> layer_paths(const detail::PackedLayer& layer) const {
+    // The network may have other names than the file, so the weight values identify the layer.
     std::vector<std::string> out;
     for (const auto& [name, value] : floats_.tensors()) {
       if (!name.starts_with("parameters/") || !name.ends_with(".weight")) continue;
@@ -144,16 +145,20 @@ class Quantizing {
     const auto place = places_.find(layer);
     std::string quantizer = place == places_.end() ? layer : place->second;
     quantizer += quantizer.empty() ? "" : ".";
+    // The text after "input_scale" is empty, or "_1" for the second input.
     quantizer += last == "output_scale" ? "output_quantizer" : "input_quantizer" + last.substr(11);
     if (scale.numel() != 1) fail(name, "an input has one scale here");
     const std::string origin = fmt::format("tensor '{}'", name);
     const auto own = std::ranges::find(file_.layers, layer, &detail::PackedLayer::name);
+    // The input of NVFP4 has dynamic blocks. The file has only the factor of their scales.
     if (own != file_.layers.end() && own->unit > 0 && last == "input_scale") {
       rules_.push_back(detail::grid_rule(quantizer, own->format));
       set_blocks(rules_.back(), *own);
       grids_.push_back({quantizer, origin, {}, {}, static_cast<float>(scale.item())});
       return;
     }
+    // The file does not state the format of these codes. It is the format of the layer's weight, or of any
+    // weight for a module without one.
     const bool floats = std::ranges::any_of(file_.layers, [&](const auto& each) {
       return !each.format.is_integer() && (each.name == layer || !places_.contains(layer));
     });

@@ -26,7 +26,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostTold = 20;
+constexpr std::size_t kMostListed = 20;
 
 /// Returns the shape of the tensor in the file.
 Shape shape_there(const WeightPlace& place) {
@@ -43,6 +43,7 @@ class PlannedWeights {
                  const std::vector<WeightRename>& renames)
       : plan_(plan), path_(path), source_(path) {
     for (const auto& entry : source_.entries()) {
+      // The first pattern that matches is applied. An empty result excludes the tensor from the import.
       std::string name = entry.name;
       const auto rename = std::ranges::find_if(
           renames, [&](const auto& each) { return rename_weight(each, entry.name, name); });
@@ -52,6 +53,8 @@ class PlannedWeights {
   }
 
   StateDict run() {
+    // All tensors are matched by their headers before any data is read, so that one error lists all
+    // mismatches. `found` has no null pointer after `fail_unless_all_fit`.
     std::vector<const SafetensorsEntry*> found;
     for (const auto& place : plan_.places) found.push_back(checked(place));
     for (const auto& [name, entry] : entries_)
@@ -74,6 +77,8 @@ class PlannedWeights {
 
   const SafetensorsEntry* checked(const WeightPlace& place) {
     const SafetensorsEntry* found = nullptr;
+    // Names are in order of preference: older files have other names for the same parameter (gamma for
+    // weight).
     for (const auto& name : place.names)
       if (found = entry(name); found != nullptr) break;
     if (found == nullptr) {
@@ -82,7 +87,7 @@ class PlannedWeights {
     }
     used_.insert(found->name);
     if (!is_float(found->dtype))
-      misshaped_.push_back(fmt::format("{} is {}: give F32, F16, BF16 or F64", found->name, found->dtype));
+      misshaped_.push_back(fmt::format("{} is {}: use F32, F16, BF16 or F64", found->name, found->dtype));
     else if (found->shape != shape_there(place))
       misshaped_.push_back(fmt::format("{} is {}, config.json makes it {}", found->name,
                                        to_string(found->shape), to_string(shape_there(place))));
@@ -103,13 +108,13 @@ class PlannedWeights {
     const auto part = [&](const char* what, Names names) {
       if (names.empty()) return;
       const std::size_t count = names.size();
-      names.resize(std::min(count, kMostTold));
+      names.resize(std::min(count, kMostListed));
       parts.push_back(
-          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostTold ? ", .." : ""));
+          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostListed ? ", .." : ""));
     };
     part("missing", missing_);
     part("of other shapes or types", misshaped_);
-    part("without a place, which --map may leave out", left_);
+    part("without a parameter, which --map can exclude", left_);
     if (!parts.empty())
       throw FileError(path_, {},
                       fmt::format("[import] the tensors of {} do not match "
@@ -120,6 +125,8 @@ class PlannedWeights {
   [[nodiscard]] Tensor value(const WeightPlace& place, const std::string& name) const {
     Tensor x = source_.read(name).to(DType::f32);
     if (place.transposed) x = ops::transpose(Variable(x), {1, 0}).tensor();
+    // Rows are outputs only after the transposition, so the part of a stacked tensor (c_attn of GPT-2) is cut
+    // last.
     if (place.outputs > 0) x = x.slice(place.first, place.first + place.shape[0]).clone();
     if (const auto bad = find_not_finite({{place.parameter, x}}))
       throw FileError(
@@ -152,6 +159,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Families share a planner if they differ only in settings, as Llama, Mistral, Qwen2 and Qwen3.
 const std::map<std::string, detail::Planner>& planners() {
   static const std::map<std::string, detail::Planner> table{
       {"BertForMaskedLM", detail::plan_bert},   {"BertForSequenceClassification", detail::plan_bert},
@@ -209,9 +217,10 @@ ImportedModel import_transformers(const std::string& path, const ImportOptions& 
   const auto planner = planners().find(architecture);
   if (planner == planners().end())
     throw FileError(config.path(), {},
-                    fmt::format("[import] {}: the architecture is '{}': known are {}; of others take an ONNX "
-                                "file by torch.onnx.export",
+                    fmt::format("[import] {}: the architecture '{}' is not supported, {} are. Export other "
+                                "networks with torch.onnx.export",
                                 config.path(), architecture, fmt::join(transformer_architectures(), ", ")));
+  // A plan has shapes but no tensors. Sizes in config.json are untrusted until the weights confirm them.
   detail::TransformerPlan plan = planner->second(config, options);
   StateDict state = detail::planned_weights(plan, transformer_weights(path), renames);
   return {ModelSpec(options.name, std::move(plan.nodes)), plan.sample, plan.output, std::move(state), {}};

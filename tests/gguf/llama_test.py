@@ -176,7 +176,7 @@ with open("keys.gguf", "wb") as file:
 fails(2, ["the key 'llama.block_count' is missing"], "import", "keys.gguf", "-o", "none.h5")
 with open("names.gguf", "wb") as file:
     file.write(whole.replace(b"blk.0.ffn_up.weight", b"blk.0.ffn_uq.weight"))
-fails(2, ["blk.0.ffn_up.weight is missing", "blk.0.ffn_uq.weight has no place"], "import", "names.gguf", "-o", "none.h5")
+fails(2, ["blk.0.ffn_up.weight is missing", "blk.0.ffn_uq.weight is unknown"], "import", "names.gguf", "-o", "none.h5")
 EDIT = r"""
 import sys
 import numpy as np

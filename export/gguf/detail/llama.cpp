@@ -15,6 +15,7 @@ std::optional<LlamaBlock> match_llama_block(GgufMatching& parts, int& x, const G
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("rms_norm", {sum->output}) : nullptr;
   if (second == nullptr || second->eps != norm->eps) return std::nullopt;
+  // Layers come in the order of execution: the gate with its SiLU, then `up`.
   const GgufPart* gate = parts.take("linear", {second->output});
   const GgufPart* silu = gate ? parts.take("silu", {gate->output}) : nullptr;
   const GgufPart* up = silu ? parts.take("linear", {second->output}) : nullptr;
@@ -34,6 +35,7 @@ std::optional<Llama> sized(Llama found, Module& model) {
     if (attention == nullptr) return std::nullopt;
     const AttentionOptions& o = attention->options();
     if (!o.causal || !o.rotary || *o.out_bias || o.qk_norm != 0) return std::nullopt;
+    // A key of the file applies to all blocks, so they must be equal.
     if (first == nullptr) first = &o;
     if (o.heads != first->heads || o.kv_heads != first->kv_heads || o.head_size != first->head_size ||
         o.bias != first->bias || o.rotary_base != first->rotary_base ||
@@ -67,6 +69,7 @@ void add_scaling(GgufModel& out, const Llama& net) {
            "rotary positions are scaled by '{}'{}, which llama.cpp does not compute for {}: export to ONNX",
            name(s.kind), s.kind == Kind::yarn ? " without whole pairs" : "", net.architecture());
   if (s.kind == Kind::llama3) {
+    // llama.cpp divides the angle of each pair by its factor.
     const auto plain = rotary_frequencies({}, net.base, net.head_size, 1),
                own = rotary_frequencies(s, net.base, net.head_size, 1);
     Tensor factors = Tensor::empty({net.head_size / 2});
@@ -84,6 +87,7 @@ void add_scaling(GgufModel& out, const Llama& net) {
   out.metadata.emplace_back(before + "original_context_length", static_cast<std::uint32_t>(s.context));
   number("yarn_beta_fast", s.fast);
   number("yarn_beta_slow", s.slow);
+  // llama.cpp multiplies its own magnitude, 0.1 ln(factor) + 1, by attn_factor.
   RotaryScaling usual = s;
   usual.magnitude = 0;
   number("attn_factor", rotary_magnitude(s) / rotary_magnitude(usual));
@@ -142,6 +146,7 @@ std::optional<Llama> match_llama(Module& model, const Shape& input_shape) {
   if (tokens == nullptr) return std::nullopt;
   Llama out;
   out.tokens = tokens->name;
+  // Rotary positions have no table whose rows limit the context, so it is the length of the given input.
   out.context = input_shape.back();
   int x = tokens->output;
   for (;;) {
@@ -154,6 +159,7 @@ std::optional<Llama> match_llama(Module& model, const Shape& input_shape) {
       out.head = head->name;
       break;
     }
+    // A norm that the head does not read begins a block.
     const auto block = match_llama_block(parts, x, norm);
     if (!block) return std::nullopt;
     out.blocks.push_back(*block);
@@ -165,6 +171,7 @@ std::vector<std::int64_t> interleaved_rows(std::int64_t heads, std::int64_t head
   std::vector<std::int64_t> rows;
   for (std::int64_t h = 0; h < heads; ++h)
     for (std::int64_t j = 0; j < head_size; ++j)
+      // The rows of a head in the order 0, D/2, 1, D/2 + 1, ..
       rows.push_back(h * head_size + j % 2 * (head_size / 2) + j / 2);
   return rows;
 }

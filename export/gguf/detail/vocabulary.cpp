@@ -18,6 +18,8 @@ struct Pattern {
   std::string_view regex, name;
 };
 
+// The first two expressions split alike: GPT-2's own, and the shorter form of other files. `pattern_regex`
+// finds the first.
 constexpr Pattern kPatterns[] = {
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
     {R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
@@ -33,6 +35,7 @@ std::string_view pattern_name(const nlohmann::json& step) {
   if (type == "Sequence")
     for (const auto& part : step.at("pretokenizers"))
       if (const auto found = pattern_name(part); found != "gpt-2") return found;
+  // The step ByteLevel has the expression of GPT-2 built in.
   if (type != "Split") return "gpt-2";
   const auto regex = step.at("pattern").at("Regex").get<std::string>();
   const auto* found = std::ranges::find(kPatterns, regex, &Pattern::regex);
@@ -63,6 +66,7 @@ void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t s
   std::set<std::string> seen;
   for (const auto& token : tokens) {
     std::string text = encode_byte_alphabet(token);
+    // llama.cpp finds ids by the text of a token.
     FQ_CHECK(seen.insert(text).second, "export_gguf", "the token '{}' is in the vocabulary twice", token);
     written.push_back(std::move(text));
   }
