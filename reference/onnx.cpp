@@ -38,7 +38,8 @@ void check_zero_point(const Tensor& z, DType codes, const char* function) {
     const auto* code = static_cast<const std::uint8_t*>(bytes.raw());
     for (std::int64_t i = 0; i < bytes.numel(); ++i)
       // Without the sign bit: -0 is a zero too.
-      FQ_CHECK((code[i] & 0x7fu) == 0, function, "the zero point of {} is not 0: it must be", name(codes));
+      FQ_CHECK((code[i] & ((1u << (bit_width(codes) - 1)) - 1)) == 0, function,
+               "the zero point of {} is not 0: it must be", name(codes));
     return;
   }
   for (const double v : bytes.to(DType::f64).to_vector<double>())

@@ -190,9 +190,11 @@ void Plateau::load_state(const StateDict& state) {
     const double best = state.attribute("best").get<double>(),
                  factor = state.attribute("factor").get<double>();
     const bool started = state.attribute("started").get<bool>();
-    waited_ = detail::whole_number(state, "waited", kPlateau);
+    const auto waited = detail::whole_number(state, "waited", kPlateau);
     FQ_CHECK(std::isfinite(best) && factor > 0 && factor <= 1, kPlateau,
              "the state is damaged: a factor of {}", factor);
+    // Assigned only after all checks: a damaged state leaves the object unchanged.
+    waited_ = waited;
     best_ = best;
     factor_ = factor;
     started_ = started;

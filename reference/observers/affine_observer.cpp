@@ -137,8 +137,8 @@ void AffineQuantizedMinMaxObserver::observe(const Tensor& x) {
   FQ_CHECK(min_.shape() == shape && min_.dtype() == x.dtype(), kAffineObserver,
            "ranges are {} {}, before they were {} {}: observe one tensor only", name(x.dtype()),
            to_string(shape), name(min_.dtype()), to_string(min_.shape()));
-  min_ = merged(min_, ranges.lower, scalar::clamp_max<float>);
-  max_ = merged(max_, ranges.upper, scalar::clamp_min<float>);
+  min_ = merged(min_, ranges.lower, fq::detail::smaller);
+  max_ = merged(max_, ranges.upper, fq::detail::larger);
 }
 
 QParams AffineQuantizedMinMaxObserver::calculate_qparams() const {

@@ -58,8 +58,8 @@ void RangeObserver::observe(const Tensor& x) {
     update(min_, ranges.lower, average);
     update(max_, ranges.upper, average);
   } else {
-    update(min_, ranges.lower, scalar::clamp_max<float>);
-    update(max_, ranges.upper, scalar::clamp_min<float>);
+    update(min_, ranges.lower, fq::detail::smaller);
+    update(max_, ranges.upper, fq::detail::larger);
   }
 }
 

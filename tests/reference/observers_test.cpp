@@ -86,6 +86,11 @@ TEST(Observers, RejectInvalidInput) {
   MinMaxObserver broken;
   broken.observe(Tensor::from({std::numeric_limits<float>::quiet_NaN()}));
   EXPECT_THROW((void)broken.calculate_qparams(), NumericError);
+  MinMaxObserver later;
+  later.observe(kFirst);
+  later.observe(Tensor::from({std::numeric_limits<float>::quiet_NaN()}));
+  later.observe(kFirst);
+  EXPECT_THROW((void)later.calculate_qparams(), NumericError);
 }
 
 TEST(HistogramObserver, KeepsItsTotalCountWhenTheRangeGrows) {
