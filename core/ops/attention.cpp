@@ -83,6 +83,7 @@ detail::AttentionShape attention_shape(const Tensor& q, const Tensor& k, const T
   return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3), v.dim(3)};
 }
 
+// Returns a scalar: added to a score, it gives probability 0.
 Variable negative_infinity(const Tensor& like) {
   return Variable(Tensor::full({}, -std::numeric_limits<double>::infinity(), like.dtype(), like.device()));
 }
@@ -96,6 +97,7 @@ Tensor added_mask(const Variable& mask, const Tensor& like) {
   FQ_CHECK((given.dtype() == DType::u8 || given.dtype() == like.dtype()) && given.device() == like.device(),
            kAttention, "the mask is {}, q {}: give u8 or q's dtype on its device", given.describe(),
            like.describe());
+  // u8 marks the visible keys, as in PyTorch's bool masks.
   if (given.dtype() != DType::u8) return given;
   const Variable zero(Tensor::full({}, 0.0, like.dtype(), like.device()));
   return where(Variable(given.to(like.dtype())), zero, negative_infinity(like)).tensor();
@@ -122,6 +124,8 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) 
   });
 }
 
+// Checks that the mask broadcasts against the scores [N, H, L, S] by NumPy's rule. Returns its strides, with
+// 0 along broadcast axes, so that a mask is never expanded in memory.
 std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::AttentionShape& s) {
   std::array<std::int64_t, 4> out{};
   if (!mask.defined()) return out;
@@ -237,12 +241,15 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
   });
   return detail::composite(kWeights, {scores.variable, mask}, std::move(attributes), [&] {
     const Tensor added = added_mask(mask, scores.tensor);
+    // Only checks the shape: `add` below broadcasts.
     (void)mask_strides(added, {sizes[0], sizes[1], sizes[1], sizes[2], sizes[3], 0, 0});
     Variable seen = scale(scores.variable, factor);
     if (options.causal) seen = add(seen, Variable(causal_mask(sizes[2], sizes[3], scores.tensor)));
     if (added.defined()) seen = add(seen, Variable(added));
     const bool sees_all_a_key = !added.defined() && (!options.causal || sizes[2] <= sizes[3]);
     if (sees_all_a_key || sizes[3] == 0) return softmax(seen);
+    // The softmax of a row of -infinity is NaN. Such a row is replaced by zeros before the softmax, and its
+    // probabilities by 0 after it. Both `where` also stop its gradient.
     const Variable blind = equal(max(seen.detach(), {-1}, true), negative_infinity(scores.tensor));
     const Variable zero(Tensor::full({}, 0.0, scores.tensor.dtype(), scores.tensor.device()));
     return where(blind, zero, softmax(where(blind, zero, seen)));
@@ -265,6 +272,8 @@ Variable rotary(const Variable& input, const Rotary& options) {
   const detail::Rotation there{rows.dim(-2), width, dims / 2, options.interleaved, false};
   const auto frequencies = pair_frequencies(options, there.pairs);
   const Tensor table = angles(options, there.rows, frequencies, rows);
+  // The transpose of a rotation is the rotation by the negative angle. The magnitude is part of the table, so
+  // backward reads the same table.
   const auto turn = [table](const Tensor& from, const detail::Rotation& rotation) {
     Tensor y = detail::empty_like(from);
     detail::run(y.device(), &detail::Kernels::rotate, from, table, rotation, y);
@@ -300,6 +309,7 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
   const AttentionShape shape{samples, heads, heads, rows, keys.dim(1), width, values.dim(2) / heads};
   const auto q = floats(queries, ops::kAttention), k = matching_floats(keys, q.tensor, ops::kAttention),
              v = matching_floats(values, q.tensor, ops::kAttention);
+  // Shapes that do not fit go to the general function too, which throws with a message.
   const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
                     v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {

@@ -11,6 +11,8 @@
 namespace fq::ops {
 namespace {
 
+// Saves y, not x: the gradients of softmax, y (dy - sum dy y), and of its logarithm, dy - exp(y) sum dy, are
+// functions of the output.
 Variable softmax_operator(std::string_view op, const Variable& input, int axis, bool logarithm) {
   const auto x = detail::floats(input, op);
   const int at = normalize_axis(axis, x.tensor.rank(), op);
@@ -169,6 +171,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
     detail::run(device, &detail::Kernels::cross_entropy, log_p, rows.labels(classes, first), rule, totals,
                 loss);
   });
+  // The last chunk alone is of no use to backward.
   if (!rows.is_one_chunk()) log_p = {};
   const auto backward = [rows, rule, dtype, totals, log_p,
                          saved = detail::Saved(rows.is_one_chunk() ? Tensor() : kept),
