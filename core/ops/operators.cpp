@@ -22,6 +22,7 @@ constexpr double kRequired = std::numeric_limits<double>::quiet_NaN(), kMost = 1
 /// Adapts a function of Variables and numbers to the function type of a row.
 template <auto f>
 struct Call;
+// A variant that runs f: inputs come first in its parameters, the options of the row follow as numbers.
 template <class... A, Variable (*f)(A...)>
 struct Call<f> {
   static constexpr int inputs = (int{std::is_same_v<A, const Variable&>} + ...);
@@ -42,6 +43,7 @@ struct Call<f> {
 /// Applies a formula of core/numerics/detail/activations.h, whose fields are the options of the row.
 template <class Formula>
 Variable run_formula(const OperatorSchema& row, Inputs x, Options options) {
+  // A formula has only `double` fields, one per option and in the order of the options.
   constexpr std::size_t fields = std::is_empty_v<Formula> ? 0 : sizeof(Formula) / sizeof(double);
   const Formula f = [&]<std::size_t... i>(std::index_sequence<i...>) { return Formula{options[i]...}; }
   (std::make_index_sequence<fields>());
@@ -60,6 +62,7 @@ struct Row : OperatorSchema {
     name = op;
     engine = rule;
     ((this->*facts = true), ...);
+    // An output that is never negative keeps the sign of non-negative inputs in any case.
     keeps_sign = keeps_sign || is_non_negative;
   }
   constexpr Row of(int count) {
@@ -139,6 +142,8 @@ Variable round_to_half(const Variable& x, bool bfloat) {
 }
 Variable raise_power(const Variable& a, const Variable& b) { return ops::pow(a, b); }
 
+// Order of a row: name, EngineRule, traits; then inputs, options, ONNX operator, torch functions and module.
+// Rows without a function are operators whose layer types, exporters or readers are written by hand.
 constexpr OperatorSchema kTable[] = {
     Row("linear", product, kProduct, kWeight),
     Row("conv1d", product, kProduct, kWeight),

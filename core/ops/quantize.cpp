@@ -22,6 +22,7 @@ bool rounds_sums(const Variable& x, const Grid& grid) {
   return x.accumulator() != nullptr && grid.format.is_integer() && grid.granularity.is_per_tensor();
 }
 
+// Returns ranges under which the mask is set for every value, except where a pending ReLU clears it.
 Tensor open_range(const Tensor& amax) {
   Tensor out = Tensor::empty(amax.shape(), DType::f32, amax.device());
   detail::run(amax.device(), &detail::Kernels::open_ranges, amax, out);
@@ -83,6 +84,8 @@ Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learn
   FQ_CHECK(x.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
   if (const auto* q = x.quantized(); q != nullptr && same_grid(q->grid, grid)) return x;
   const auto* values = std::get_if<Tensor>(&x.value());
+  // The cached node holds the scale tensor, so its address cannot belong to another scale meanwhile. A write
+  // to the value of x changes the version.
   const Key key{grid.scale.raw(), values != nullptr ? values->version() : 0};
   const bool with_gradient =
       detail::needs_grad({x}) || (learned != nullptr && detail::needs_grad({learned->amax}));
