@@ -17,6 +17,7 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 std::string_view method_name(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
 
+// Updates the largest and the smallest element of each range.
 void widen(const detail::RangeRows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
 #pragma omp parallel for schedule(static) if (rows.values.numel() > 65536)
   for (std::int64_t r = 0; r < rows.count(); ++r) {
@@ -40,6 +41,7 @@ void BiasCalibrator::collect(const Tensor& x) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()), kBiasCalibrator,
            "the batch has no float type: give f32, f16, bf16 or f64");
   if (x.numel() == 0 || x.device().is_meta()) return;
+  // Sums have a kernel on every device, the two extremes only the loop above.
   const Device device = method_ == BiasMethod::mean ? x.device() : Device::cpu();
   const Tensor values = x.to(device).to(DType::f32);
   detail::check_finite(detail::range(values).largest, kBiasCalibrator);
@@ -54,6 +56,7 @@ void BiasCalibrator::collect(const Tensor& x) {
     first_.assign(ranges, method_ == BiasMethod::mean ? 0 : -kNoBound);
     second_.assign(method_ == BiasMethod::mean ? 0 : ranges, kNoBound);
   }
+  // Elements per range: every range of a batch has the same number.
   count_ += rows.length();
   if (method_ == BiasMethod::mean)
     detail::run(x.device(), &detail::Kernels::add_values, rows, first_);

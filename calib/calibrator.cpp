@@ -23,11 +23,16 @@ void Calibrator::collect(const Tensor& x) {
   FQ_CHECK(x.defined(), "calibrator", "the tensor is undefined: give a batch");
   FQ_CHECK(is_floating(x.dtype()), "calibrator", "the batch is {}: give f32, f16, bf16 or f64",
            name(x.dtype()));
+  // Tracing runs the model on `meta`, where a batch has no values.
   if (x.numel() == 0 || x.device().is_meta()) return;
   const Tensor values = x.to(DType::f32);
   const detail::ValueRange range = detail::range(values);
   detail::check_finite(range.largest, "calibrator");
+  // Calibrators see finite f32 values only. `largest` is passed on, so that per-tensor ranges need no second
+  // pass over the batch.
   do_collect(values, range.largest);
+  // amax has the dtype of the data, as in ModelOpt; f64 is computed in f32 (golden/README.md,
+  // calibrators.h5).
   if (empty()) dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();
   minimum_ = std::min(minimum_.value_or(range.minimum), range.minimum);
 }
@@ -83,6 +88,7 @@ void Calibrator::load_state(const StateDict& state) {
   const DType dtype = dtype_from_name(type.get<std::string>());
   FQ_CHECK(std::isfinite(lowest) && is_floating(dtype), "calibrator",
            "the state has minimum {} and dtype {}: it is damaged", lowest, name(dtype));
+  // After the checks: `do_load` throws before it changes the calibrator, which then keeps its data.
   do_load(state);
   minimum_ = lowest;
   dtype_ = dtype;
@@ -95,6 +101,7 @@ std::unique_ptr<Calibrator> make_calibrator(std::string_view method, const Calib
            detail::did_you_mean(method, {methods.begin(), methods.end()}));
   if (found->reading.empty()) return found->make(method, options);
   CalibratorOptions counted = options;
+  // OCTAV sums over values above 0. In a histogram, zeros would count as small values of the first bin.
   counted.skip_zeros = options.skip_zeros || detail::skips_zeros(method);
   if (!options.axis.empty()) return std::make_unique<PerAxisCalibrator>(method, counted);
   return found->make(method, counted);

@@ -35,7 +35,8 @@ struct Sides {
   [[nodiscard]] double error(double n, double s) const { return n * s * s * below + squares; }
 };
 
-/// `sides(s)` sums the values.
+/// `sides(s)` sums the values. Newton's iteration of OCTAV (see histogram.h). It may oscillate between two
+/// clips near the end, so the clip with the smallest error decides and the number of steps is limited.
 template <class SidesAt>
 double best_clip(double n, const SidesAt& sides) {
   constexpr int most = 64;
@@ -81,6 +82,7 @@ float amax_by_octav(const Histogram& h, NumBits num_bits, bool is_unsigned) {
   return static_cast<float>(best_clip(n, [&](double s) {
     Sides sides;
     for (std::size_t k = 0; k < h.counts.size(); ++k) {
+      // The histogram stands for its values: each bin is `count` values at its center.
       const double centre = (static_cast<double>(h.edges[k]) + static_cast<double>(h.edges[k + 1])) / 2;
       sides.add(centre, s, static_cast<double>(h.counts[k]));
     }

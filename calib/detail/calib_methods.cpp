@@ -28,6 +28,7 @@ const CalibMethod* find_calib_method(std::string_view name) noexcept {
   return found == std::end(kMethods) ? nullptr : found;
 }
 
+// Maxima and counts in fixed bins do not depend on order; averages, f64 sums and growing bins do.
 bool merges_exactly(const CalibMethod& method) noexcept {
   return method.kind == "max" || method.kind == "one_pass" || method.kind == "two_pass";
 }

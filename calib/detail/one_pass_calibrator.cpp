@@ -20,6 +20,7 @@ std::optional<float> larger(std::optional<float> a, std::optional<float> b) {
   return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
 }
 
+// Returns the largest magnitude, or no value for a state of a version that did not store it.
 std::optional<float> saved_largest(const StateDict& state) {
   if (!state.has_attribute("largest")) return std::nullopt;
   const auto& saved = state.attribute("largest");
@@ -42,6 +43,7 @@ OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOp
 }
 
 void OnePassCalibrator::do_collect(const Tensor& x, float largest) {
+  // The histogram decides the result. `largest_` is a fact for reports.
   histogram_.collect(x, largest);
   largest_ = empty() ? largest : larger(largest_, largest);
 }
@@ -83,6 +85,7 @@ void OnePassCalibrator::do_load(const StateDict& state) {
       bins == histogram_.num_bins() && skip == histogram_.skip_zeros(), kOnePassCalibrator,
       "the state has num_bins {} and skip_zeros {}, this calibrator {} and {}: build it with the state's",
       bins.dump(), skip.dump(), histogram_.num_bins(), histogram_.skip_zeros());
+  // 127 is the exponent of the largest float. The histogram checks the counts.
   FQ_CHECK(exponent >= OnePassHistogram::min_exponent && exponent <= 127, kOnePassCalibrator,
            "the state has bins of width 2^{}: it is damaged", exponent.dump());
   const std::optional<float> largest = saved_largest(state);

@@ -53,6 +53,7 @@ std::vector<Tensor> split(const StateDict& state, const std::string& name, std::
 
 PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), options_(options), axis_(options.axis) {
+  // Each range has a per-tensor calibrator of its own.
   options_.axis = {};
   FQ_CHECK(options.grid == HistogramGrid::torch, kPerAxisCalibrator,
            "the numpy grid is per tensor: leave axis out");
@@ -61,6 +62,7 @@ PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOp
 }
 
 PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
+  // Limits memory: a state file or a wide weight could ask for any number of histograms.
   FQ_CHECK(count <= most_bins / options_.num_bins, kPerAxisCalibrator,
            "{} ranges of {} bins are more than {} bins: use fewer bins, max or mse_search", count,
            options_.num_bins, +most_bins);
@@ -99,6 +101,7 @@ void PerAxisCalibrator::do_merge(const Calibrator& other) {
            "the calibrators have ranges of shapes {} and {}: give calibrators of one layer",
            to_string(shape_), to_string(from->shape_));
   if (from->ranges_.empty()) return;
+  // Merges into copies: an error in one range leaves this calibrator unchanged.
   Ranges merged = make(static_cast<std::int64_t>(from->ranges_.size()));
   for (std::size_t r = 0; r < merged.size(); ++r) {
     if (!ranges_.empty()) merged[r]->load_state(ranges_[r]->state_dict());
@@ -115,6 +118,8 @@ void PerAxisCalibrator::do_save(StateDict& state) const {
     states.push_back(range->state_dict());
     attributes.push_back(states.back().attributes());
   }
+  // All ranges of one name go into one tensor: a data set per channel would make files with thousands of data
+  // sets. Lengths may differ, as histograms grow.
   for (const auto& name : states[0].names()) {
     state.set("values/" + name, joined(states, name));
     state.set("sizes/" + name, sizes(states, name));

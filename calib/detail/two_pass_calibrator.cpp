@@ -30,6 +30,7 @@ TwoPassCalibrator::TwoPassCalibrator(std::string_view method, const CalibratorOp
 }
 
 void TwoPassCalibrator::do_collect(const Tensor& x, float largest) {
+  // First pass: the range of the bins. The second pass then counts in bins that never grow.
   if (!counting_) {
     largest_ = std::max(largest_, largest);
     return;
@@ -48,11 +49,13 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
   if (empty()) counting_ = from->counting_;
   FQ_CHECK(counting_ == from->counting_, "merge",
            "one calibrator is in its first pass, the other in its second: merge after the same pass");
+  // Counts can be added only if both histograms have the same edges.
   FQ_CHECK(empty() || !counting_ || largest_ == from->largest_, "merge",
            "one calibrator counts up to {}, the other up to {}: merge after the first pass, then count",
            largest_, from->largest_);
   largest_ = std::max(largest_, from->largest_);
   if (histogram_.counts.empty()) {
+    // Without a grid this histogram has only zeros, counted apart.
     const std::int64_t zeros = std::exchange(histogram_, from->histogram_).zeros;
     histogram_.zeros += zeros;
     return;
