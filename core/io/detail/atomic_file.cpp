@@ -22,9 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = std::size_t{1} << 30;  // Linux writes at most 2 GiB a call
+// A file system may accept an empty file and still have no room or quota for a block.
 constexpr std::size_t kTrial = 4096;
 constexpr int kMostLinks = 40;  // as Linux
 
+// Returns whether the machine, not the path, is the cause: the caller may then retry (SystemError).
 bool refused_by_system(int error) {
   return error == ENOSPC || error == EFBIG || error == EDQUOT || error == EIO || error == EMFILE ||
          error == ENFILE || error == ENOMEM;
@@ -69,6 +71,7 @@ Place find_place(const std::string& path) {
   }
   if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
   if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) fail(path, errno);
+  // Pipes, terminals and devices (/dev/stdout) cannot be replaced by a rename: they are written directly.
   if (!S_ISREG(status.st_mode)) return {Place::Kind::other, path};
   std::error_code none;
   const fs::path target = fs::canonical(path, none);

@@ -33,6 +33,7 @@ bool has_object(hid_t file, const std::string& path, const std::string& name) {
   const Lock lock;
   for (std::size_t begin = 0; begin < name.size();) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
+    // HDF5 follows links in the middle of a name too, so every prefix is checked.
     const std::string step = name.substr(0, end);
     begin = end + 1;
     if (step.empty() || step.back() == '/') continue;
@@ -44,6 +45,7 @@ bool has_object(hid_t file, const std::string& path, const std::string& name) {
   return true;
 }
 
+// Limits of memory that an attribute may claim.
 constexpr std::size_t kMostTexts = std::size_t{1} << 20;
 constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
 
@@ -181,6 +183,7 @@ std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
   H5G_info_t info{};
   h5::check(H5Gget_info_by_name(body_->file.get(), at, &info, H5P_DEFAULT), path(), group, "is not a group");
   std::vector<std::string> names;
+  // The names appear in messages: a few of them are enough.
   for (hsize_t i = 0; i < std::min(info.nlinks, kListed); ++i) {
     std::string name(kLongestName, '\0');
     const auto length = H5Lget_name_by_idx(body_->file.get(), at, H5_INDEX_NAME, H5_ITER_INC, i, name.data(),

@@ -17,6 +17,7 @@ constexpr hsize_t kFilterRoom = 4096;                          // bytes that a f
 }  // namespace
 
 void Hdf5Rows::Body::read(std::int64_t begin, std::int64_t end, std::byte* out) const {
+  // Chunks that were never written have no bytes in the file: their rows keep the fill value.
   if (grid_) fill(out, static_cast<std::size_t>((end - begin) * row_bytes));
   if (filters_ && !filters_->empty())
     read_chunks(begin, end, out);
@@ -66,6 +67,7 @@ Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, st
   const std::vector<hsize_t> offset(origin.begin(), origin.end());
   hsize_t stored = 0;
   if (H5Dget_chunk_storage_size(dataset.get(), offset.data(), &stored) < 0) check_unwritten(offset);
+  // Filters may add a few bytes to incompressible data. More means that the size itself is damaged.
   if (stored > bytes + bytes / 8 + kFilterRoom || stored > static_cast<hsize_t>(file_bytes_))
     refuse(fmt::format("has a chunk of {} bytes stored in {} bytes: it is damaged", bytes, stored));
   StoredChunk chunk{std::vector<std::byte>(stored), 0};
@@ -73,6 +75,7 @@ Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, st
   const auto read =
       H5Dread_chunk(dataset.get(), H5P_DEFAULT, offset.data(), &chunk.skipped, chunk.bytes.data());
   h5::check(read, path, name, fmt::format("has an unreadable chunk at {}", to_string(origin)));
+  // With this option HDF5 stores chunks that reach beyond the shape without filters.
   if (plain_edges_ && grid_->is_padded(origin)) chunk.skipped = ~0u;
   return chunk;
 }
@@ -92,6 +95,7 @@ std::vector<std::byte> Hdf5Rows::Body::read_chunk(const Shape& origin) const {
 std::vector<std::byte> Hdf5Rows::Body::converted(std::vector<std::byte> chunk, std::size_t elements) const {
   const h5::Lock lock;
   if (H5Tequal(file_type.get(), memory_type.get()) > 0) return chunk;
+  // H5Tconvert works in place, and the memory type may be larger than the type of the file.
   chunk.resize(std::max(chunk.size(), elements * fill_value_.size()));
   const auto status =
       H5Tconvert(file_type.get(), memory_type.get(), elements, chunk.data(), nullptr, H5P_DEFAULT);
@@ -139,6 +143,7 @@ bool is_half(hid_t type) {
 
 std::optional<DType> integer_type(std::size_t bytes, bool is_signed) {
   if (bytes == 1) return is_signed ? DType::i8 : DType::u8;
+  // u16 and u32 widen to the next signed type, which holds all of their values.
   if (bytes == 2) return is_signed ? DType::i16 : DType::i32;
   if (bytes == 4) return is_signed ? DType::i32 : DType::i64;
   if (bytes == 8) return DType::i64;

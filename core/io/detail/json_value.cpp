@@ -36,6 +36,7 @@ void JsonValue::expect_keys(const std::vector<std::string>& allowed, std::string
   if (!is_object()) fail_type("an object");
   for (const auto& [key, value] : value_->items()) {
     if (std::ranges::find(allowed, key) != allowed.end()) continue;
+    // Fails at the unknown key, so that the message has its line.
     at(key).fail(fmt::format("unknown key '{}'{}{}{}", shortened(key), whose.empty() ? "" : " ", whose,
                              allowed.empty() ? ": it takes none" : did_you_mean(shortened(key), allowed)));
   }
@@ -63,6 +64,7 @@ std::vector<JsonValue> JsonValue::elements() const {
 }
 
 std::int64_t JsonValue::integer(std::int64_t low, std::int64_t high) const {
+  // Numbers above the largest int64 are unsigned in nlohmann's value: `get<int64_t>` would wrap.
   const bool fits = value_->is_number_integer() &&
                     !(value_->is_number_unsigned() &&
                       value_->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()});
@@ -73,6 +75,7 @@ std::int64_t JsonValue::integer(std::int64_t low, std::int64_t high) const {
 
 double JsonValue::number(double low, double high) const {
   const double value = value_->is_number() ? value_->get<double>() : std::nan("");
+  // The negated form also rejects NaN, which stands for anything but a number.
   if (!(value >= low && value <= high)) fail_type(fmt::format("a number from {} to {}", low, high));
   return value;
 }
