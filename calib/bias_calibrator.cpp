@@ -47,7 +47,7 @@ void BiasCalibrator::collect(const Tensor& x) {
   detail::check_finite(detail::range(values).largest, kBiasCalibrator);
   const auto rows = detail::range_rows(values, axis_, kBiasCalibrator);
   FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(rows.shape), to_string(shape_));
   if (empty()) {
     const auto ranges = static_cast<std::size_t>(rows.count());

@@ -41,7 +41,7 @@ void Calibrator::merge(const Calibrator& other) {
   FQ_CHECK(method() == other.method(), kMerge, "'{}' and '{}' do not merge: give calibrators of one method",
            method(), other.method());
   FQ_CHECK(empty() || other.empty() || dtype_ == other.dtype_, kMerge,
-           "one has seen batches of {}, the other of {}: calibrate both in one dtype", name(dtype_),
+           "one calibrator collected batches of {}, the other of {}: use one dtype for both", name(dtype_),
            name(other.dtype_));
   do_merge(other);
   if (other.empty()) return;
@@ -81,7 +81,7 @@ void Calibrator::load_state(const StateDict& state) {
   const auto &saved = state.attribute("method"), &minimum = state.attribute("minimum"),
              &type = state.attribute("dtype");
   FQ_CHECK(saved.is_string() && minimum.is_number() && type.is_string(), "calibrator",
-           "the state has attributes of wrong types: it is no calibrator's");
+           "the state has attributes of wrong types: it is not from a calibrator");
   FQ_CHECK(saved.get<std::string>() == method(), "calibrator",
            "the state is of a '{}' calibrator, this one is '{}'", saved.get<std::string>(), method());
   const auto lowest = minimum.get<float>();

@@ -18,7 +18,7 @@ void MaxCalibrator::raise(const Tensor& amax) {
     return;
   }
   FQ_CHECK(amax.shape() == amax_.shape(), "max_calibrator",
-           "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has amax of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(amax.shape()), to_string(amax_.shape()));
   auto* a = amax_.mutable_data<float>();
   const auto* b = amax.data<float>();
@@ -64,7 +64,7 @@ void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
     return;
   }
   FQ_CHECK(batch.shape() == amax_.shape(), "moving_average_calibrator",
-           "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has amax of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(batch.shape()), to_string(amax_.shape()));
   detail::move_ranges(amax_, batch, constant_);
 }

@@ -59,7 +59,7 @@ double best_clip(double n, const SidesAt& sides) {
 Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_unsigned) {
   const double n = noise(num_bits, is_unsigned);
   FQ_CHECK(x.defined() && x.numel() > 0 && is_floating(x.dtype()), "octav",
-           "the tensor has no values of a float type: give f32, f16, bf16 or f64");
+           "the tensor is empty or has no float type: use f32, f16, bf16 or f64");
   const Tensor values = x.to(Device::cpu()).to(DType::f32);
   detail::check_finite(detail::range(values).largest, "octav");
   const auto rows = detail::range_rows(values, axis, "octav");

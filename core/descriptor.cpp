@@ -46,7 +46,7 @@ void check_lengths(const std::map<int, std::int64_t>& lengths, std::string_view 
 
 void check_scale_bits(const BlockSizes& blocks) {
   FQ_CHECK(blocks.scale_block_sizes.empty() || blocks.scale_bits, kDescriptor,
-           "scale_block_sizes without scale_bits: say how the scales are kept, as scale_bits 8");
+           "scale_block_sizes without scale_bits: set scale_bits, for example to 8");
   if (!blocks.scale_bits) return;
   // (4, 3): E4M3 scales of NVFP4. (8, 0): powers of two of OCP MX. 8: int8 scales of static blocks (double
   // quantization).
@@ -60,10 +60,10 @@ void check_scale_bits(const BlockSizes& blocks) {
 void check_blocks(const QuantDescriptorOptions& o) {
   const BlockSizes& blocks = o.block_sizes;
   FQ_CHECK(o.axis.empty() || blocks.empty(), kDescriptor,
-           "axis and block_sizes are both given: leave one of them out");
+           "axis and block_sizes are both set: use one of them");
   // An object without lengths but with other fields would silently mean "per tensor".
   FQ_CHECK(!blocks.empty() || blocks == BlockSizes{}, kDescriptor,
-           "block_sizes has type or scales but no axis: give it an axis and a length, as {{-1: 16}}");
+           "block_sizes has a type or scales but no axis: add an axis and a length, as in {{-1: 16}}");
   check_lengths(blocks.lengths, "block_sizes");
   check_lengths(blocks.scale_block_sizes, "scale_block_sizes");
   check_scale_bits(blocks);
@@ -84,18 +84,18 @@ void check_axes(const Axes& axes) {
 void check_range(const QuantDescriptorOptions& o) {
   if (o.amax.defined()) {
     FQ_CHECK(!o.amax.values().empty(), kDescriptor,
-             "amax has no elements: give a number, a list or leave it out");
+             "amax has no elements: use a number or a list, or omit it");
     for (const float v : o.amax.values())
       FQ_CHECK(v >= 0 && std::isfinite(v), kDescriptor, "amax is {}: it must be finite and not negative", v);
     FQ_CHECK(o.amax.shape().size() <= 16, kDescriptor, "amax has {} axes: use 16 at most",
              o.amax.shape().size());
   }
   FQ_CHECK(!o.dynamic || !o.amax.defined(), kDescriptor,
-           "dynamic takes amax from each input: leave amax or dynamic out");
+           "dynamic computes amax from each input: omit amax or dynamic");
   FQ_CHECK(!o.dynamic || !o.learn_amax, kDescriptor,
-           "dynamic takes amax from each input, learn_amax trains it: choose one of them");
+           "dynamic computes amax from each input, learn_amax trains it: choose one of them");
   FQ_CHECK(!o.learn_amax || o.block_sizes.empty(), kDescriptor,
-           "learn_amax trains the range of a tensor or of channels: leave block_sizes or learn_amax out");
+           "learn_amax trains the range of a tensor or of channels: omit block_sizes or learn_amax");
   FQ_CHECK(!o.scale_amax || (*o.scale_amax > 0 && std::isfinite(*o.scale_amax)), kDescriptor,
            "scale_amax is {}: it must be positive and finite", *o.scale_amax);
 }
@@ -171,7 +171,7 @@ QuantDescriptor::QuantDescriptor(QuantDescriptorOptions options) : options_(std:
   check_axes(options_.axis);
   check_range(options_);
   FQ_CHECK(needs_amax() || !amax().defined(), kDescriptor,
-           "dynamic blocks whose scales are not (4, 3) take every scale from the input: leave amax out");
+           "dynamic blocks whose scales are not (4, 3) compute every scale from the input: omit amax");
   check_method(options_.calib_method);
   check_name(options_.name);
 }

@@ -154,7 +154,7 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
 
 void Tensor::copy_from(const Tensor& source) {
   FQ_CHECK(source.defined() == defined() && source.shape_ == shape_ && source.dtype_ == dtype_, "copy_from",
-           "{} cannot take the values of {}", describe(), source.describe());
+           "{} cannot be copied to {}: shape and dtype must be equal", source.describe(), describe());
   const Tensor same = source.to(layout_);
   copy_bytes(same, *this);
 }

@@ -102,7 +102,8 @@ Histogram load_histogram(const StateDict& state, bool from_zero, const char* whe
                     bins <= Histogram::max_bins &&
                     std::ranges::adjacent_find(in_order, falls) == in_order.end() &&
                     (bins == 0 || loaded.edges[0] == 0 || !from_zero);
-  FQ_CHECK(good, where, "the state is no histogram: counts must not be negative and edges must rise from 0");
+  FQ_CHECK(good, where,
+           "the state is not a histogram: counts must not be negative and edges must rise from 0");
   return loaded;
 }
 

@@ -38,7 +38,7 @@ void LsqCalibrator::do_collect(const Tensor& x, float) {
 void LsqCalibrator::add(const Shape& shape, const std::vector<double>& sums,
                         const std::vector<std::int64_t>& counts) {
   FQ_CHECK(sums_.empty() || shape == shape_, kLsqCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(shape), to_string(shape_));
   shape_ = shape;
   sums_.resize(sums.size());

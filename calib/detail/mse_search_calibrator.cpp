@@ -61,7 +61,7 @@ MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
 void MseSearchCalibrator::do_collect(const Tensor& x, float) {
   const Tensor batch = detail::amax(x, axis_, kMseSearchCalibrator).to(Device::cpu());
   FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kMseSearchCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(batch.shape()), to_string(first_.shape()));
   const auto rows = detail::range_rows(x, axis_, kMseSearchCalibrator);
   // The sign of the quantizer is chosen after calibration. Unsigned errors are valid only if no batch had a

@@ -80,7 +80,7 @@ void OnePassCalibrator::do_load(const StateDict& state) {
   const auto &bins = state.attribute("num_bins"), &skip = state.attribute("skip_zeros"),
              &exponent = state.attribute("exponent");
   FQ_CHECK(bins.is_number_integer() && skip.is_boolean() && exponent.is_number_integer(), kOnePassCalibrator,
-           "the state has attributes of wrong types: it is no one-pass histogram's");
+           "the state has attributes of wrong types: it is not from a one-pass calibrator");
   FQ_CHECK(
       bins == histogram_.num_bins() && skip == histogram_.skip_zeros(), kOnePassCalibrator,
       "the state has num_bins {} and skip_zeros {}, this calibrator {} and {}: build it with the state's",

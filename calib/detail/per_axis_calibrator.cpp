@@ -74,7 +74,7 @@ PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
 void PerAxisCalibrator::do_collect(const Tensor& x, float) {
   const auto rows = detail::range_rows(x.to(Device::cpu()), axis_, kPerAxisCalibrator);
   FQ_CHECK(ranges_.empty() || rows.shape == shape_, kPerAxisCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(rows.shape), to_string(shape_));
   if (ranges_.empty()) ranges_ = make(rows.count());
   shape_ = rows.shape;

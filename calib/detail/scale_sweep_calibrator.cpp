@@ -42,7 +42,7 @@ void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
   // The candidates depend on the largest |x| of the whole tensor: a second batch would need the first one
   // again.
   FQ_CHECK(!amax_.defined(), kScaleSweepCalibrator,
-           "a tensor was swept before: this is for weights, use another method for inputs, or reset()");
+           "a second tensor was collected: scale_sweep is for weights. Use another method, or call reset()");
   Tensor amax = detail::amax(x, axis_, kScaleSweepCalibrator);
   const auto rows = detail::range_rows(x, axis_, kScaleSweepCalibrator);
   const auto scales = candidates(format_, largest);

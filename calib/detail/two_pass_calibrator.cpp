@@ -65,7 +65,7 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
 
 Tensor TwoPassCalibrator::do_compute(const AmaxOptions& o) const {
   FQ_CHECK(counting_, kTwoPassCalibrator,
-           "only the first pass was seen: call next_pass() and give the data again");
+           "only the first pass was collected: call next_pass() and collect the data again");
   const auto reading = detail::histogram_reading(method_);
   return Tensor::scalar(detail::histogram_amax(histogram_, o.method.empty() ? reading : o.method, o));
 }

@@ -92,7 +92,7 @@ Variable negative_infinity(const Tensor& like) {
 Tensor added_mask(const Variable& mask, const Tensor& like) {
   if (!mask.defined()) return {};
   FQ_CHECK(!mask.requires_grad(), kAttention,
-           "the mask takes a gradient: add it to ops::matmul's scores before ops::softmax, or detach it");
+           "the mask requires a gradient: add it to ops::matmul's scores before ops::softmax, or detach it");
   const Tensor given = mask.tensor().to(Layout::row_major);
   FQ_CHECK((given.dtype() == DType::u8 || given.dtype() == like.dtype()) && given.device() == like.device(),
            kAttention, "the mask is {}, q {}: give u8 or q's dtype on its device", given.describe(),

@@ -16,7 +16,7 @@ class Linear final : public detail::Product {
     FQ_CHECK(x.rank() >= 1 && w.rank() == 2, "linear",
              "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
              to_string(w.shape()));
-    FQ_CHECK(x.dim(-1) == w.dim(1), "linear", "the input {} has {} features, the weight {} takes {}",
+    FQ_CHECK(x.dim(-1) == w.dim(1), "linear", "the input {} has {} features, the weight {} expects {}",
              to_string(x.shape()), x.dim(-1), to_string(w.shape()), w.dim(1));
     name = "linear";
     channels = w.dim(0);

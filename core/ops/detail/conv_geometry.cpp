@@ -73,7 +73,7 @@ Numbers positions(const Shape& x, const Shape& w, const ops::ConvOptions& o, std
   check_groups(o.groups, x[1], "input", function);
   check_groups(o.groups, w[0], "output", function);
   FQ_CHECK(x[1] == w[1] * o.groups, function,
-           "the input {} has {} channels, the weight {} with groups {} takes {}", to_string(x), x[1],
+           "the input {} has {} channels, the weight {} with groups {} expects {}", to_string(x), x[1],
            to_string(w), o.groups, w[1] * o.groups);
   Numbers reaches, sizes, out;
   bool fits = true;
@@ -94,8 +94,8 @@ Numbers transposed_sizes(const Shape& x, const Shape& w, const ops::ConvOptions&
                          std::string_view function) {
   check_ranks(x, w, static_cast<int>(o.stride.size()), function);
   check_groups(o.groups, x[1], "input", function);
-  FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} takes {}", to_string(x), x[1],
-           to_string(w), w[0]);
+  FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} expects {}", to_string(x),
+           x[1], to_string(w), w[0]);
   Numbers out;
   bool fits = true;
   for (std::size_t i = 0; i < o.stride.size(); ++i) {

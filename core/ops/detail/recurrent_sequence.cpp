@@ -49,8 +49,8 @@ RowProduct::RowProduct(const Variable& weight, ops::DynamicRange range, std::int
   if (range != ops::DynamicRange::none) {
     FQ_CHECK(
         has_integer_rows(weight), op,
-        "products of integers need weights of integer codes of up to 8 bits, with one scale or one a row: "
-        "quantize them so, or give no range");
+        "integer products need weights with integer codes of up to 8 bits, and one scale or one per row: "
+        "quantize the weights, or use no range");
     codes_ = *weight.quantized();
     codes_.mask = {};
     ranges_ = range == ops::DynamicRange::tensor ? 1 : std::max<std::int64_t>(batch, 1);
@@ -58,7 +58,7 @@ RowProduct::RowProduct(const Variable& weight, ops::DynamicRange range, std::int
     const std::int64_t terms = codes_.codes.dim(1), product = kLargestInput * codes.largest;
     // Worst case of all codes: no partial sum leaves int32.
     FQ_CHECK(terms <= std::numeric_limits<std::int32_t>::max() / product, op,
-             "sums of {} products of codes leave int32: use fewer features", terms);
+             "sums of {} products of codes exceed int32: use fewer features", terms);
     weight_sums_ = row_sums(codes_);
   } else {
     floats_ = Saved(weight.as_float().tensor());

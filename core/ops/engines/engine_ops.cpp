@@ -46,7 +46,7 @@ std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
   if (!by_channel) return fmt::format("blocks of {} bits", bits);
   // Largest sum of products of an 8-bit code of x (with offset, up to 255) and of w (up to 128).
   const std::int64_t most = std::numeric_limits<std::int32_t>::max() / (255 * 128);
-  return weight[1] <= most ? "" : fmt::format("sums of {} products, which leave int32", weight[1]);
+  return weight[1] <= most ? "" : fmt::format("sums of {} products, which exceed int32", weight[1]);
 }
 
 detail::EngineRows engine_rows(RowEngine engine, const Tensor& x, std::int64_t samples,
