@@ -49,6 +49,7 @@ void BiasCalibrator::collect(const Tensor& x) {
   FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,
            "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(rows.shape), to_string(shape_));
+  // `first_` has the sums (mean) or the largest elements (max_min), `second_` the smallest elements.
   if (empty()) {
     const auto ranges = static_cast<std::size_t>(rows.count());
     shape_ = rows.shape;
@@ -69,6 +70,7 @@ Tensor BiasCalibrator::compute_bias() const {
   Tensor out = Tensor::empty(shape_);
   auto* bias = out.mutable_data<float>();
   for (std::size_t r = 0; r < first_.size(); ++r)
+    // max_min: the center of the range, as in ModelOpt's BiasCalibrator.
     bias[r] = method_ == BiasMethod::mean ? static_cast<float>(first_[r] / static_cast<double>(count_))
                                           : static_cast<float>(first_[r] + second_[r]) / 2;
   return out.to(dtype_);

@@ -66,6 +66,7 @@ void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
   FQ_CHECK(batch.shape() == amax_.shape(), "moving_average_calibrator",
            "this batch has amax of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(batch.shape()), to_string(amax_.shape()));
+  // The kernel of running ranges, so that calibration and training give the same bits.
   detail::move_ranges(amax_, batch, constant_);
 }
 

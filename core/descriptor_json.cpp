@@ -165,6 +165,7 @@ void read_field(std::string_view, const json& value, Amax& out) {
   Shape shape;
   std::vector<double> values;
   flatten(value, 0, shape, values);
+  // f64 values become f32 in Amax, as torch.tensor does with Python's floats.
   out = Tensor::from(values, shape);
 }
 

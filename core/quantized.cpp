@@ -90,6 +90,7 @@ Tensor dequantize(const QuantizedTensor& x) {
   const ProfileScope profile("epilogue");
   check_defined(x, "dequantize");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
+  // Both functions throw if the ranges do not fit the shape. The kernel relies on it.
   if (!detail::needs_block_kernels(x.grid, x.shape(), "dequantize"))
     static_cast<void>(detail::channel_axis(x.grid, x.shape(), "dequantize"));
   detail::check_device(x.grid, x.codes, "dequantize");

@@ -55,6 +55,7 @@ Tensor Tensor::borrow(void* data, Shape shape, DType dtype, std::function<void()
 Tensor Tensor::zeros(Shape shape, DType dtype, Device device, Layout layout) {
   Tensor out = empty(std::move(shape), dtype, device, layout);
   const auto size = static_cast<std::size_t>(out.nbytes());
+  // Zero is all bits 0 in every dtype.
   detail::run(device, &Kernels::fill_bytes, out.mutable_raw(), 0, size, device);
   return out;
 }
@@ -78,6 +79,7 @@ void Tensor::check_access(DType dtype, Layout layout) const {
   FQ_CHECK(layout == layout_ || numel_ == 0, "tensor.data",
            "the tensor is {}, asked for as {}: name its layout, or use to({}) first", name(layout_),
            name(layout), name(layout));
+  // A pointer to GPU memory would crash the caller at its first use.
   if (!device().is_cpu())
     throw BackendError(
         fmt::format("[tensor.data] the tensor is on {}, which the host cannot read: use to(Device::cpu())",
@@ -161,6 +163,7 @@ void Tensor::copy_from(const Tensor& source) {
 
 double Tensor::item() const {
   FQ_CHECK(numel_ == 1, "item", "{} has {} elements, not one", describe(), numel_);
+  // A single element has the same place in any layout.
   return to(Device::cpu()).to(DType::f64).data<double>(layout_)[0];
 }
 

@@ -144,6 +144,7 @@ void Variable::zero_grad() {
 }
 
 void Variable::set_tensor(Tensor value) {
+  // The tape node stores the shape of the gradient, so the shape of a leaf is fixed.
   FQ_CHECK(is_leaf() && value.shape() == shape(), "set_tensor",
            "{} cannot replace the value of shape {} of a {}", value.describe(), to_string(shape()),
            is_leaf() ? "leaf" : "result");

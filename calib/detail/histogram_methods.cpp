@@ -98,6 +98,7 @@ Histogram load_histogram(const StateDict& state, bool from_zero, const char* whe
   // Also true for NaN, which is not below any edge.
   const auto falls = [](double a, double b) { return !(a < b) || !std::isfinite(b); };
   const auto in_order = edges.to(DType::f64).to_vector<double>();
+  // Adjacent edges must rise strictly: a bin of width 0 or NaN would break the searches.
   const bool good = std::ranges::none_of(loaded.counts, negative) && loaded.zeros >= 0 &&
                     bins <= Histogram::max_bins &&
                     std::ranges::adjacent_find(in_order, falls) == in_order.end() &&

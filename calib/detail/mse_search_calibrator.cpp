@@ -119,6 +119,7 @@ void MseSearchCalibrator::do_load(const StateDict& state) {
   FQ_CHECK(format.is_string() && format.get<std::string>() == to_string(format_), kMseSearchCalibrator,
            "the state is of a search for {}, this one is for {}", format.dump(), to_string(format_));
   FQ_CHECK(
+      // Errors of other candidates cannot be added up.
       state.at("multiples").dtype() == DType::f32 && state.at("multiples").to_vector<float>() == multiples_,
       kMseSearchCalibrator, "the state is of a search among other multiples: use its start, stop and step");
   Tensor first = detail::loaded_amax(state.at("first"), kMseSearchCalibrator);

@@ -90,6 +90,7 @@ void OnePassCalibrator::do_load(const StateDict& state) {
            "the state has bins of width 2^{}: it is damaged", exponent.dump());
   const std::optional<float> largest = saved_largest(state);
   const Tensor& counts = state.at("counts", {2 * std::int64_t{histogram_.num_bins()}}, DType::i64);
+  // The constructor rejects counts that no data can give, before anything changes.
   histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros(),
                                 detail::whole_value<int>(exponent), counts.to_vector<std::int64_t>());
   largest_ = largest;

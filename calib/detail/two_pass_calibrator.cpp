@@ -46,6 +46,7 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
   FQ_CHECK(from != nullptr && from->num_bins_ == num_bins_ && from->skip_zeros_ == skip_zeros_, "merge",
            "the calibrators have other num_bins or skip_zeros: calibrate both with the same settings");
   if (other.empty()) return;
+  // An empty calibrator joins either pass.
   if (empty()) counting_ = from->counting_;
   FQ_CHECK(counting_ == from->counting_, "merge",
            "one calibrator is in its first pass, the other in its second: merge after the same pass");
@@ -93,6 +94,7 @@ void TwoPassCalibrator::do_load(const StateDict& state) {
       bins.dump(), skip.dump(), num_bins_, skip_zeros_);
   Histogram loaded = detail::load_histogram(state, true, kTwoPassCalibrator);
   const float largest = *state.at("largest", {1}, DType::f32).data<float>();
+  // Bins exist only in the second pass, and their last edge is the magnitude that the first pass found.
   const bool good = counting.is_boolean() && std::isfinite(largest) && largest >= 0 &&
                     (loaded.counts.empty() || (counting == true && loaded.edges.back() == largest &&
                                                loaded.counts.size() == static_cast<std::size_t>(num_bins_)));

@@ -99,6 +99,7 @@ Shape Granularity::scale_shape(const Shape& tensor) const {
 }
 
 int Granularity::single_axis(int rank) const {
+  // Per one axis: blocks of 1 along it, and of the whole size along all others.
   if (lengths_.size() != 1 || rest_ != whole || lengths_[0].second != 1) return -1;
   return normalize_axis(lengths_[0].first, rank, "granularity");
 }

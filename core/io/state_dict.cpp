@@ -66,6 +66,7 @@ void StateDict::set(std::string name, Tensor tensor) {
   if (added)
     body_->entries.emplace_back(std::move(name), std::move(tensor));
   else
+    // A replaced tensor keeps its position.
     body_->entries[place->second].second = std::move(tensor);
 }
 
@@ -145,6 +146,7 @@ bool StateDict::has_sub(std::string_view prefix) const {
 }
 
 bool bitwise_equal(const StateDict& a, const StateDict& b) {
+  // Attributes are sorted by name and compare by value; tensors also by order.
   return a.attributes() == b.attributes() &&
          std::equal(a.tensors().begin(), a.tensors().end(), b.tensors().begin(), b.tensors().end(),
                     [](const auto& x, const auto& y) {

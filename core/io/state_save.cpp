@@ -63,6 +63,7 @@ class Writer {
     const h5::Type type(FQ_CALL(H5Tcopy(H5T_C_S1), "save_state"));
     FQ_CALL(H5Tset_size(type.get(), text.size()), "save_state");
     FQ_CALL(H5Tset_cset(type.get(), H5T_CSET_UTF8), "save_state");
+    // Padding without a terminating zero, so that the size is the length of the text.
     FQ_CALL(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), "save_state");
     (void)put_bytes(name, type.get(), {}, text.data(), static_cast<std::int64_t>(text.size()));
     listing_.back().dtype = detail::kListedJson;

@@ -136,6 +136,8 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
         {"before", before}, {"after", after}, {"mode", std::string(name(mode))}, {"value", value}};
   });
   const Variable read = constant ? detail::floats(x, "pad").variable : x;
+  // Padding with zeros moves codes, because code 0 is 0 on every symmetric grid. Another constant may not be
+  // on the grid, so it is a sum of floats.
   return detail::composite(constant ? "pad_constant" : "pad", {read}, std::move(attributes), [&] {
     const Variable y = padded(read, sizes, mode);
     if (constant) return add(y, frame(read, y, sizes, value));

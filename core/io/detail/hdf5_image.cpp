@@ -69,6 +69,7 @@ Dataset Image::write(const std::string& name, hid_t type, const Shape& shape, co
   const Lock lock;
   const Properties links(FQ_CALL(H5Pcreate(H5P_LINK_CREATE), "save_state"));
   const Properties creation(FQ_CALL(H5Pcreate(H5P_DATASET_CREATE), "save_state"));
+  // Names are paths: "a/b/c" creates the groups "a" and "a/b".
   FQ_CALL(H5Pset_create_intermediate_group(links.get(), 1), "save_state");
   FQ_CALL(H5Pset_obj_track_times(creation.get(), false), "save_state");  // same state, same bytes
   const Space space = make_dataspace(shape);

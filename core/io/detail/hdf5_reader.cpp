@@ -190,6 +190,7 @@ std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
                                            name.size(), H5P_DEFAULT);
     h5::check(length, path(), group, "cannot be listed");
     name.resize(std::min(static_cast<std::size_t>(length), kLongestName - 1));
+    // Names come from the file and go into messages: control characters are escaped.
     names.push_back(one_line_name(std::move(name)));
   }
   return names;

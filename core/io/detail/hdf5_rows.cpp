@@ -121,6 +121,7 @@ void Hdf5Rows::read(std::int64_t begin, std::int64_t end, void* out) const {
 
 Tensor Hdf5Rows::read_all() const {
   const bool small = row_bytes() == 0 || shape()[0] <= kAlwaysRead / row_bytes();
+  // Checked before allocation: a damaged shape must not allocate terabytes.
   if (!small && !body_->is_stored()) body_->refuse_claim(shape()[0], row_bytes());
   Tensor all = Tensor::empty(shape(), dtype());
   read(0, shape()[0], all.mutable_raw());
@@ -190,6 +191,7 @@ void Hdf5Rows::Body::refuse_claim(std::int64_t count, std::int64_t bytes) const 
 }
 
 bool Hdf5Rows::Body::is_stored() const {
+  // More rows than the stored bytes can expand to were never written.
   constexpr std::int64_t kLargestCompression = 1100;  // deflate reaches 1032
   const std::int64_t stored = std::min(stored_bytes(), file_bytes_);
   return row_bytes > 0 && shape[0] / kLargestCompression <= stored / row_bytes;
@@ -249,6 +251,7 @@ void Hdf5Rows::Body::take_chunks(hid_t creation) {
   std::array<hsize_t, H5S_MAX_RANK> sizes{};
   const int rank = H5Pget_chunk(creation, H5S_MAX_RANK, sizes.data());
   if (rank != static_cast<int>(shape.size())) refuse("has chunks of another rank: it is damaged");
+  // A chunk is in memory in both element types: the larger one counts.
   std::int64_t bytes = std::max(byte_size(dtype, 1), file_element_bytes_);
   Shape chunk;
   for (int axis = 0; axis < rank; ++axis) {
@@ -269,6 +272,7 @@ void Hdf5Rows::Body::take_chunks(hid_t creation) {
   } catch (const h5::BadChunk& error) {
     refuse(error.what());
   }
+  // Default fill values are 0. Others are read in the memory type, which is what `fill` copies.
   fill_value_.resize(static_cast<std::size_t>(byte_size(dtype, 1)));
   H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
   h5::check(H5Pfill_value_defined(creation, &defined), path, name, "has an unreadable fill value");

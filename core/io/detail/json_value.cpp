@@ -48,6 +48,7 @@ JsonValue JsonValue::at(const std::string& key) const {
   if (!is_object()) fail_type("an object");
   const auto found = value_->find(key);
   if (found == value_->end()) fail(fmt::format("the key '{}' is missing", key));
+  // Each value carries its JSON pointer, from which an error finds its line.
   return {*text_, *found, pointer_ + "/" + json_pointer_token(key)};
 }
 

@@ -235,6 +235,7 @@ void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {
   detail::run(device, &detail::Kernels::swap_contents, arrays, device);
 }
 
+// One kernel call for all tensors: on a GPU each call would wait.
 double norm(std::span<const Tensor> tensors) {
   std::vector<Tensor> given;
   for (const auto& t : tensors) {
