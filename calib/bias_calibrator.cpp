@@ -44,6 +44,7 @@ void BiasCalibrator::collect(const Tensor& x) {
   // Sums have a kernel on every device, the two extremes only the loop above.
   const Device device = method_ == BiasMethod::mean ? x.device() : Device::cpu();
   const Tensor values = x.to(device).to(DType::f32);
+  // A NaN would make the mean NaN, but would not change an extreme: both methods reject it.
   detail::check_finite(detail::range(values).largest, kBiasCalibrator);
   const auto rows = detail::range_rows(values, axis_, kBiasCalibrator);
   FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,

@@ -12,6 +12,7 @@ std::unique_ptr<Calibrator> detail::make_max(const CalibratorOptions& options) {
   return std::make_unique<MaxCalibrator>(options.axis);
 }
 
+// Ranges are kept on the host, as they are small.
 void MaxCalibrator::raise(const Tensor& amax) {
   if (!amax_.defined()) {
     amax_ = amax.clone();

@@ -82,7 +82,7 @@ float amax_by_octav(const Histogram& h, NumBits num_bits, bool is_unsigned) {
   return static_cast<float>(best_clip(n, [&](double s) {
     Sides sides;
     for (std::size_t k = 0; k < h.counts.size(); ++k) {
-      // The histogram stands for its values: each bin is `count` values at its center.
+      // All values of a bin count as values at its center.
       const double centre = (static_cast<double>(h.edges[k]) + static_cast<double>(h.edges[k + 1])) / 2;
       sides.add(centre, s, static_cast<double>(h.counts[k]));
     }

@@ -229,6 +229,7 @@ std::string QuantDescriptor::to_json() const { return dict().dump(); }
 
 QuantDescriptor QuantDescriptor::from_json(std::string_view text) {
   try {
+    // Both kinds of failure become ArgumentError: nlohmann's exceptions are not part of the interface.
     return from_dict(detail::parse_json<json>(text));
   } catch (const json::parse_error& error) {
     throw ArgumentError(

@@ -57,12 +57,13 @@ PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOp
   options_.axis = {};
   FQ_CHECK(options.grid == HistogramGrid::torch, kPerAxisCalibrator,
            "the numpy grid is per tensor: leave axis out");
+  // A calib_method names a histogram and its reading ("one_pass_mse"), or a reading alone ("mse").
   if (detail::histogram_reading(method).empty()) detail::check_histogram_method(method);
   passes_ = make_calibrator(method, options_)->passes();
 }
 
 PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
-  // Limits memory: a state file or a wide weight could ask for any number of histograms.
+  // Limits memory: a state file or a wide weight could need any number of histograms.
   FQ_CHECK(count <= most_bins / options_.num_bins, kPerAxisCalibrator,
            "{} ranges of {} bins are more than {} bins: use fewer bins, max or mse_search", count,
            options_.num_bins, +most_bins);

@@ -61,6 +61,7 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
     histogram_.zeros += zeros;
     return;
   }
+  // Equal grids: the counts of equal bins are added.
   std::ranges::transform(histogram_.counts, from->histogram_.counts, histogram_.counts.begin(), std::plus{});
 }
 

@@ -35,6 +35,7 @@ int normalize_axis(int axis, int rank, std::string_view function) {
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view function) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (std::size_t i = 0; i < out.size(); ++i) {
+    // From the last axis to the first: missing leading axes count as 1.
     const auto x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const auto y = i < b.size() ? b[b.size() - 1 - i] : 1;
     FQ_CHECK(x == y || x == 1 || y == 1, function,

@@ -68,6 +68,7 @@ Tensor scale_codes(const Tensor& scales, const Grid& grid) {
 }
 
 PackedScales pack_scales(const Grid& grid) {
+  // Scales of any float value are stored as f32, so that codes decode to equal values again.
   if (grid.scale_bits == 0) return {grid.scale};
   return {scale_codes(grid.scale, grid), grid.unit};
 }

@@ -21,7 +21,7 @@ std::string ranges_message(const Grid& grid) {
 }
 
 void check_device(const Grid& grid, const Tensor& x, std::string_view function) {
-  // A trace on `meta` reads no scales, wherever they are.
+  // A trace on `meta` reads no scales, so their device is irrelevant.
   FQ_CHECK(x.device().is_meta() || grid.scale.device() == x.device(), function,
            "amax of {} is on {}, the input on {}: move one of them", quantizer_label(grid.name),
            to_string(grid.scale.device()), to_string(x.device()));

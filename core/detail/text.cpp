@@ -49,8 +49,7 @@ std::vector<std::string> nearest(std::string_view name, std::vector<std::string>
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
   if (names.empty()) return {};
   const auto best = nearest(name, names, 12);
-  // A suggestion further away than a third of the name is rarely what the user meant: lists the names
-  // instead.
+  // A suggestion that differs in more than a third of the name is rarely right: lists the names instead.
   if (edit_distance(name, best[0]) <= std::max<std::size_t>(2, name.size() / 3))
     return fmt::format(": did you mean '{}'?", best[0]);
   return fmt::format(": use one of {}{}", fmt::join(best, ", "), names.size() > 12 ? ", .." : "");
@@ -119,8 +118,8 @@ std::string join_path(const std::string& prefix, const std::string& name) {
 
 namespace {
 
-// Control characters could move the cursor of a terminal, and marks of text direction could reorder what it
-// shows.
+// Control characters could move the cursor of a terminal, and marks of text direction could reorder the
+// visible text.
 bool is_control(char32_t c) {
   const bool c0 = c < 0x20 && c != '\n' && c != '\t', c1 = c >= 0x7f && c < 0xa0;
   const bool direction = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||

@@ -248,8 +248,8 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
     if (added.defined()) seen = add(seen, Variable(added));
     const bool sees_all_a_key = !added.defined() && (!options.causal || sizes[2] <= sizes[3]);
     if (sees_all_a_key || sizes[3] == 0) return softmax(seen);
-    // The softmax of a row of -infinity is NaN. Such a row is replaced by zeros before the softmax, and its
-    // probabilities by 0 after it. Both `where` also stop its gradient.
+    // The softmax of a row of -infinity is NaN. The inner `where` replaces the row by zeros, the outer one
+    // replaces its probabilities by 0. Both also stop the gradient.
     const Variable blind = equal(max(seen.detach(), {-1}, true), negative_infinity(scores.tensor));
     const Variable zero(Tensor::full({}, 0.0, scores.tensor.dtype(), scores.tensor.device()));
     return where(blind, zero, softmax(where(blind, zero, seen)));

@@ -246,7 +246,7 @@ detail::Floats numbers(const Variable& x) {
   const auto* tensor = std::get_if<Tensor>(&x.value());
   const bool whole = tensor != nullptr && !is_floating(tensor->dtype()) &&
                      !is_storage_only(tensor->dtype()) && tensor->dtype() != DType::u1;
-  // Files name integer inputs, such as token ids. f32 holds their values exactly up to 2^24.
+  // Files may name integer types, for example for token ids. f32 is exact up to 2^24.
   return whole ? detail::Floats{x, tensor->to(DType::f32)} : detail::floats(x, kInputPart);
 }
 

@@ -51,6 +51,7 @@ constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
 
 std::string strip_padding(const char* begin, std::size_t size, H5T_str_t padding) {
   std::string text(begin, ::strnlen(begin, size));
+  // Fortran programs pad with spaces.
   if (padding == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
   return text;
 }

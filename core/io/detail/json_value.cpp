@@ -14,6 +14,7 @@ namespace {
 
 /// Returns the value as shortened JSON text.
 std::string shortened_value(const ordered_json& value) {
+  // Lists and objects may be large: messages name their kind instead of their contents.
   const auto text = value.is_array() ? "a list" : value.is_object() ? "an object" : value.dump();
   return text.size() <= 60 ? text : text.substr(0, 57) + "..";
 }
@@ -76,7 +77,7 @@ std::int64_t JsonValue::integer(std::int64_t low, std::int64_t high) const {
 
 double JsonValue::number(double low, double high) const {
   const double value = value_->is_number() ? value_->get<double>() : std::nan("");
-  // The negated form also rejects NaN, which stands for anything but a number.
+  // The negated form also rejects NaN, the value of everything that is not a number.
   if (!(value >= low && value <= high)) fail_type(fmt::format("a number from {} to {}", low, high));
   return value;
 }

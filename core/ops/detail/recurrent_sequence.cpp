@@ -253,8 +253,8 @@ void RecurrentSequence::backward_steps(const Tensor& dy, StepGradients& out) con
   out.of_state = gru ? Tensor::empty(gates_.shape(), dy.dtype(), dy.device()) : out.gates;
   out.state = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
   if (gru || lstm) out.carried = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
-  // d h_{t-1} = d(R h_{t-1}) * R, plus what the cell passes on directly (`carried`: z * dh in a GRU, the
-  // gradient of the cell state in an LSTM).
+  // d h_{t-1} = d(R h_{t-1}) * R. `carried` is the direct path: z * dh in a GRU, the gradient of the cell
+  // state in an LSTM.
   const Tensor weight = of_state_.values();
   for (std::int64_t step = steps_ - 1; step >= 0; --step) {
     RecurrentStepBackward call{.kind = cell_,

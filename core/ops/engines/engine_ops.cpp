@@ -23,8 +23,8 @@ std::int64_t block_columns(const Grid& grid, const Shape& weight) {
   return whole && scales[0] == weight[0] ? weight[1] / scales[1] : 0;
 }
 
-// Returns why the engine cannot multiply such a weight; empty if it can. The rules are those of the engines'
-// kernels: see the comment on RowEngine.
+// Returns the reason why the engine does not support the weight, or an empty string. The comment on RowEngine
+// has the rules.
 std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
   if (!grid.format.is_integer() || grid.format.integer().is_unsigned || grid.format.bits() > 8)
     return fmt::format("{} weights", to_string(grid.format));
