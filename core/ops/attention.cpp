@@ -129,15 +129,15 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) 
 std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::AttentionShape& s) {
   std::array<std::int64_t, 4> out{};
   if (!mask.defined()) return out;
-  const Shape wanted{s.samples, s.heads, s.queries, s.keys};
+  const Shape scores_shape{s.samples, s.heads, s.queries, s.keys};
   FQ_CHECK(mask.rank() <= 4, kAttention, "the mask is {}: it has at most the axes of {}", mask.describe(),
-           to_string(wanted));
+           to_string(scores_shape));
   std::int64_t stride = 1;
   for (int axis = 3, own = mask.rank() - 1; own >= 0; --axis, --own) {
     const auto size = mask.dim(own);
-    FQ_CHECK(size == 1 || size == wanted[static_cast<std::size_t>(axis)], kAttention,
+    FQ_CHECK(size == 1 || size == scores_shape[static_cast<std::size_t>(axis)], kAttention,
              "the mask is {}, the scores are {}: each size must be 1 or the same", mask.describe(),
-             to_string(wanted));
+             to_string(scores_shape));
     out[static_cast<std::size_t>(axis)] = size == 1 ? 0 : stride;
     stride *= size;
   }
@@ -269,22 +269,23 @@ Variable rotary(const Variable& input, const Rotary& options) {
   const auto given = static_cast<std::int64_t>(options.frequencies.size());
   FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: give one for each", given,
            dims / 2);
-  const detail::Rotation there{rows.dim(-2), width, dims / 2, options.interleaved, false};
-  const auto frequencies = pair_frequencies(options, there.pairs);
-  const Tensor table = angles(options, there.rows, frequencies, rows);
+  const detail::Rotation forward_rotation{rows.dim(-2), width, dims / 2, options.interleaved, false};
+  const auto frequencies = pair_frequencies(options, forward_rotation.pairs);
+  const Tensor table = angles(options, forward_rotation.rows, frequencies, rows);
   // The transpose of a rotation is the rotation by the negative angle. The magnitude is part of the table, so
   // backward reads the same table.
-  const auto turn = [table](const Tensor& from, const detail::Rotation& rotation) {
+  const auto apply_rotation = [table](const Tensor& from, const detail::Rotation& rotation) {
     Tensor y = detail::empty_like(from);
     detail::run(y.device(), &detail::Kernels::rotate, from, table, rotation, y);
     return y;
   };
-  const auto backward = [turn, there](const Tensor& dy) {
-    detail::Rotation back = there;
-    back.back = true;
-    return std::vector<Tensor>{turn(dy.to(Layout::row_major), back)};
+  const auto backward = [apply_rotation, forward_rotation](const Tensor& dy) {
+    detail::Rotation inverse = forward_rotation;
+    inverse.back = true;
+    return std::vector<Tensor>{apply_rotation(dy.to(Layout::row_major), inverse)};
   };
-  Variable y = detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
+  Variable y = detail::record(kRotary, apply_rotation(rows, forward_rotation), {x.variable}, backward,
+                              detail::traced([&] {
                                 return Attributes{{"frequencies", frequencies},
                                                   {"magnitude", options.magnitude},
                                                   {"first", options.first},
@@ -294,8 +295,8 @@ Variable rotary(const Variable& input, const Rotary& options) {
   if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
   const auto again = detail::recompute_function(x.variable);
   if (!again) return y;
-  return detail::with_recompute(y, [turn, there, again] {
-    return Value(turn(std::get<Tensor>(again()).to(Layout::row_major), there));
+  return detail::with_recompute(y, [apply_rotation, forward_rotation, again] {
+    return Value(apply_rotation(std::get<Tensor>(again()).to(Layout::row_major), forward_rotation));
   });
 }
 

@@ -253,22 +253,22 @@ struct Axes {
   Attributes attributes;
 
   Axes(std::string_view op, const Shape& x, const std::vector<int>& given, bool keep) : kept(x) {
-    std::vector<bool> gone(x.size(), given.empty());
+    std::vector<bool> is_reduced(x.size(), given.empty());
     for (const int axis : given) {
       const auto at = static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(x.size()), op));
-      FQ_CHECK(!gone[at], op, "axis {} is named twice", axis);
-      gone[at] = true;
+      FQ_CHECK(!is_reduced[at], op, "axis {} is named twice", axis);
+      is_reduced[at] = true;
     }
-    std::vector<std::int64_t> named;
+    std::vector<std::int64_t> reduced_axes;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (gone[i]) {
+      if (is_reduced[i]) {
         count *= x[i];
         kept[i] = 1;
-        named.push_back(static_cast<std::int64_t>(i));
+        reduced_axes.push_back(static_cast<std::int64_t>(i));
       }
-      if (!gone[i] || keep) result.push_back(kept[i]);
+      if (!is_reduced[i] || keep) result.push_back(kept[i]);
     }
-    attributes = detail::traced([&] { return Attributes{{"axes", named}, {"keep_axes", keep}}; });
+    attributes = detail::traced([&] { return Attributes{{"axes", reduced_axes}, {"keep_axes", keep}}; });
   }
 };
 

@@ -203,13 +203,13 @@ Variable embedding(const Variable& ids, const Variable& weight) {
   Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());
   detail::run(y.device(), &detail::Kernels::gather_rows, rows, w.tensor, y);
   const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape(),
-                         asked = ids.requires_grad()](const Tensor& dy) {
+                         ids_need_grad = ids.requires_grad()](const Tensor& dy) {
     Tensor dw = Tensor::empty(table, dy.dtype(), dy.device());
     // Rows with equal ids are summed in input order, so the bits do not depend on threads.
     detail::run(dw.device(), &detail::Kernels::sum_rows, saved.get(), dy.to(Layout::row_major), dw);
     // Ids have no gradient. They may be part of an input with a gradient, which then gets zeros.
-    return std::vector<Tensor>{asked ? Tensor::zeros(saved.get().shape(), DType::f32, dy.device()) : Tensor(),
-                               dw};
+    return std::vector<Tensor>{
+        ids_need_grad ? Tensor::zeros(saved.get().shape(), DType::f32, dy.device()) : Tensor(), dw};
   };
   return detail::record(kEmbedding, y, {ids, w.variable}, backward);
 }

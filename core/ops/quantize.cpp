@@ -32,13 +32,13 @@ Tensor open_range(const Tensor& amax) {
 /// Quantizes floats or sums. If the gradient passes everywhere, only a pending ReLU needs a mask. The mask
 /// comes from quantization to an open range, or, if some parts have no ReLU, from the ReLUs themselves.
 QuantizedTensor quantize_input(const Variable& input, const Grid& grid, bool sums) {
-  const bool wanted = detail::needs_grad({input});
-  if (!sums) return fq::quantize(input.tensor(), grid, wanted && !grid.pass_through_bwd);
+  const bool needs_gradient = detail::needs_grad({input});
+  if (!sums) return fq::quantize(input.tensor(), grid, needs_gradient && !grid.pass_through_bwd);
   const Accumulator& accumulator = *input.accumulator();
-  if (!grid.pass_through_bwd) return fq::requantize(accumulator, grid, wanted);
-  if (!wanted || !accumulator.relu) {
+  if (!grid.pass_through_bwd) return fq::requantize(accumulator, grid, needs_gradient);
+  if (!needs_gradient || !accumulator.relu) {
     QuantizedTensor out = fq::requantize(accumulator, grid, false);
-    if (wanted && accumulator.any_relu()) (void)to_float(accumulator, &out.mask);
+    if (needs_gradient && accumulator.any_relu()) (void)to_float(accumulator, &out.mask);
     return out;
   }
   Grid open = grid;

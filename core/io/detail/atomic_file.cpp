@@ -113,10 +113,10 @@ class CheckedTargets {
 /// replaced, not followed.
 Place checked_place(const std::string& path, const std::string& target) {
   struct stat status {};
-  const bool there = ::lstat(target.c_str(), &status) == 0;
-  if (!there && errno != ENOENT) fail(path, errno);
-  if (there && S_ISDIR(status.st_mode)) fail(path, EISDIR);
-  if (!there || !S_ISREG(status.st_mode)) return {Place::Kind::nothing, target};
+  const bool exists = ::lstat(target.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) fail(path, errno);
+  if (exists && S_ISDIR(status.st_mode)) fail(path, EISDIR);
+  if (!exists || !S_ISREG(status.st_mode)) return {Place::Kind::nothing, target};
   if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) fail(path, errno);
   return {Place::Kind::file, target, status.st_mode & 07777u};
 }

@@ -251,15 +251,16 @@ Tensor select_rows(const Tensor& x, const std::vector<std::int64_t>& from) {
 Tensor product_input_gradient(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
   const auto count = static_cast<std::size_t>(dy.dim(0));
-  const std::size_t taken = rows ? std::max(rows->size(), p.fewest_rows) : count;
-  if (taken >= count || dy.dtype() != DType::bf16 || !p.same_weights) return p.backward_x(dy, p.weight(w));
+  const std::size_t row_count = rows ? std::max(rows->size(), p.fewest_rows) : count;
+  if (row_count >= count || dy.dtype() != DType::bf16 || !p.same_weights)
+    return p.backward_x(dy, p.weight(w));
   // dx = dY * W is independent per row: multiplies only the rows that `reads` names, and scatters the
   // results. Zero rows pad the input to `fewest_rows`, which keeps the order of the sums.
-  std::vector<std::int64_t> there = *rows, back(count, -1);
-  there.resize(taken, -1);
+  std::vector<std::int64_t> selected = *rows, target_rows(count, -1);
+  selected.resize(row_count, -1);
   for (std::size_t i = 0; i < rows->size(); ++i)
-    back[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
-  return select_rows(p.backward_x(select_rows(dy, there), p.weight(w)), back);
+    target_rows[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
+  return select_rows(p.backward_x(select_rows(dy, selected), p.weight(w)), target_rows);
 }
 Tensor product_weight_gradient(const Product& p, const Tensor& x, const Tensor& dy) {
   const ProfileScope profile("dW");
@@ -301,11 +302,11 @@ Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedT
 /// Returns how to recompute the sums: multiplies the codes of x and w, which backward keeps anyway.
 Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTensor& w, const Value& y) {
   // The closure must not hold the sums that it recomputes.
-  ProductSums without = std::get<ProductSums>(std::get<Accumulator>(y).value);
-  without.sums = {};
-  const auto kept = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.grid, {}}; };
-  return [p, a = kept(x), b = kept(w), without] {
-    ProductSums out = without;
+  ProductSums result = std::get<ProductSums>(std::get<Accumulator>(y).value);
+  result.sums = {};
+  const auto without_mask = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.grid, {}}; };
+  return [p, a = without_mask(x), b = without_mask(w), result] {
+    ProductSums out = result;
     out.sums = integer_sums(*p, a, b);
     return Value(Accumulator{std::move(out)});
   };
