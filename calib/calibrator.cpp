@@ -88,7 +88,7 @@ void Calibrator::load_state(const StateDict& state) {
   const DType dtype = dtype_from_name(type.get<std::string>());
   FQ_CHECK(std::isfinite(lowest) && is_floating(dtype), "calibrator",
            "the state has minimum {} and dtype {}: it is damaged", lowest, name(dtype));
-  // After the checks: `do_load` throws before it changes the calibrator, which then keeps its data.
+  // First, because it may throw: minimum and dtype then still fit the collected data.
   do_load(state);
   minimum_ = lowest;
   dtype_ = dtype;
