@@ -31,8 +31,7 @@ void Calibrator::collect(const Tensor& x) {
   // Calibrators see finite f32 values only. `largest` is passed on, so that per-tensor ranges need no second
   // pass over the batch.
   do_collect(values, range.largest);
-  // amax has the dtype of the data, as in ModelOpt; f64 is computed in f32 (golden/README.md,
-  // calibrators.h5).
+  // amax has the dtype of the data, as in ModelOpt; f64 is computed in f32.
   if (empty()) dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();
   minimum_ = std::min(minimum_.value_or(range.minimum), range.minimum);
 }

@@ -60,7 +60,7 @@ void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zero
   } else if (largest > edges.back()) {
     grow(*this, largest);
   }
-  // bin = int(fl(fl(x * n) / top)), in f32 as the reference (golden/README.md, `histogram_collect`).
+  // bin = int(fl(fl(x * n) / top)), in f32 as in ModelOpt (tests/golden/calibrators.h5).
   const float top = edges.back();
   detail::count(x, {static_cast<float>(counts.size()), top, top, skip_zeros}, counts);
 }

@@ -51,7 +51,7 @@ std::unique_ptr<Calibrator> detail::make_moving_average(const CalibratorOptions&
 }
 
 MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
-    // torch's averaging constant: amax += (1 - momentum) * (batch - amax) (golden/README.md, observers.h5).
+    // torch's averaging constant: amax += (1 - momentum) * (batch - amax).
     : axis_(std::move(axis)), constant_(static_cast<float>(1.0 - momentum)) {
   FQ_CHECK(momentum >= 0 && momentum < 1, "moving_average_calibrator",
            "momentum is {}: use 0 .. 1, less than 1", momentum);

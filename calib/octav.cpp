@@ -35,8 +35,8 @@ struct Sides {
   [[nodiscard]] double error(double n, double s) const { return n * s * s * below + squares; }
 };
 
-/// `sides(s)` sums the values. Newton's iteration of OCTAV (see histogram.h). It may oscillate between two
-/// clips near the end, so the clip with the smallest error decides and the number of steps is limited.
+/// Newton's iteration of OCTAV (see histogram.h); `sides(s)` sums the values. The iteration may turn back, so
+/// the clip with the smallest error decides and the number of steps is limited.
 template <class SidesAt>
 double best_clip(double n, const SidesAt& sides) {
   constexpr int most = 64;

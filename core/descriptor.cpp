@@ -135,8 +135,7 @@ Granularity block_granularity(const BlockSizes& blocks, int rank) {
   // The constructor cannot check this: the rank is known only here.
   FQ_CHECK(blocks.type == BlockType::fixed || lengths.begin()->first == rank - 1, kDescriptor,
            "dynamic blocks on axis {} of {} axes: use the last axis", lengths.begin()->first, rank);
-  // ModelOpt's rule (golden/README.md): blocks that all span their axis are the per-axis form of the other
-  // axes.
+  // ModelOpt's rule: blocks that all span their axis are the per-axis form of the other axes.
   const bool whole =
       std::ranges::all_of(lengths, [](const auto& l) { return l.second == Granularity::whole; });
   if (!whole) return Granularity::blocks(lengths);

@@ -37,7 +37,7 @@ std::string known_floats() {
 }  // namespace
 
 Format::Format(IntFormat format) : value_(format) {
-  // 1 bit has no symmetric grid with a zero.
+  // 1 bit has no grid with a zero and both signs.
   FQ_CHECK(format.bits >= 2 && format.bits <= 16, "format", "{} bits are not an integer format: use 2 to 16",
            format.bits);
 }

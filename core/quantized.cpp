@@ -37,8 +37,8 @@ Grid Grid::from_amax(Format format, Granularity granularity, Tensor amax, std::s
             .zero_point = zero_point,
             .name = std::move(name),
             .raised = pow2};
-  // An amax of at most 2^-24 counts as 0, as in ModelOpt: integer codes become 0, and E4M3 uses amax 1
-  // (golden/README.md, `fake_tensor_quant` and `scaled_e4m3`).
+  // An amax of at most 2^-24 counts as 0, as in ModelOpt's fake_tensor_quant and scaled_e4m3: integer codes
+  // become 0, and E4M3 uses amax 1.
   const ScaleRule rule{.kind = pow2 ? ScaleRule::Kind::raised : ScaleRule::Kind::exact,
                        .bound = format.bound(),
                        .least = format.is_integer() ? least_amax : 1.0f};

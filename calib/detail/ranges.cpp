@@ -55,8 +55,7 @@ Format search_format(const CalibratorOptions& o, std::string_view function) {
 }
 
 std::vector<float> linspace(float first, float last, int count) {
-  // torch.linspace counts from both ends, with one rounding per value (golden/README.md,
-  // `histogram_collect`).
+  // torch.linspace counts from both ends, with one rounding per value.
   const float step = (last - first) / static_cast<float>(count - 1);
   std::vector<float> out;
   for (int i = 0; i < count; ++i)

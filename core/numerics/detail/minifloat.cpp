@@ -34,8 +34,8 @@ Minifloat Minifloat::finite(int exponent, int mantissa) noexcept {
   return make(exponent, mantissa, std::ldexp(2.0f - std::ldexp(1.0f, -mantissa), top));
 }
 
-// The references use the logarithm rounded to f32 (golden/README.md): slightly above a power of two it rounds
-// onto the power, and ceil then does not go up.
+// ModelOpt and torchao use the logarithm rounded to f32: slightly above a power of two it rounds onto the
+// power, and ceil then does not go up.
 float log2_rounded(float v) noexcept { return static_cast<float>(std::log2(static_cast<double>(v))); }
 
 float decode_e8m0(std::uint8_t code) noexcept {
