@@ -33,6 +33,8 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
              b = parameter(beta, x.tensor, normalized, "beta");
   const Tensor rows = x.tensor.to(Layout::row_major);
   Tensor y = detail::empty_like(rows);
+  // x: [count, length], row-major. mean and inverse (1 / standard deviation) are [count] and saved for
+  // backward, which reads x again instead of the normalized values.
   const std::int64_t length = numel(normalized), count = length == 0 ? 0 : rows.numel() / length;
   Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
   detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
@@ -102,6 +104,8 @@ Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double
            to_string(shape), x.tensor.rank());
   const Variable g = parameter(gamma, x.tensor, Shape(shape.end() - axes, shape.end()), "gamma", op);
   auto attributes = detail::traced([&] { return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}}; });
+  // y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, arXiv:1910.07467), composed of operators that
+  // have gradients.
   return detail::composite(op, {x.variable, g}, std::move(attributes), [&] {
     std::vector<int> last;
     for (int axis = x.tensor.rank() - axes; axis < x.tensor.rank(); ++axis) last.push_back(axis);

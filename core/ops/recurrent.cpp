@@ -43,6 +43,8 @@ RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable&
 void check_weights(RecurrentInputs& in) {
   const Tensor x = in.x.tensor();
   const std::int64_t width = in.weights.hidden.dim(1), rows = detail::gate_count(in.cell) * width;
+  // Codes stay codes only for integer products, which quantize input and state at run time. Otherwise the
+  // weights are dequantized once per call instead of once per step.
   const bool codes = in.range != DynamicRange::none;
   in.weights = {parameter(in.weights.input, x, {rows, x.dim(2)}, codes, in.op, "the weight of the input"),
                 parameter(in.weights.hidden, x, {rows, width}, codes, in.op, "the weight of the state"),
@@ -52,6 +54,7 @@ void check_weights(RecurrentInputs& in) {
     *state = parameter(*state, x, {x.dim(0), width}, false, in.op, "an initial state");
 }
 
+// The whole sequence is one node of the tape. Its backward function runs the steps in reverse.
 Variable run(const RecurrentInputs& in, Attributes attributes) {
   auto inputs = in.all();
   const auto sequence = std::make_shared<detail::RecurrentSequence>(in, detail::needs_grad(inputs));

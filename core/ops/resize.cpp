@@ -15,6 +15,8 @@ struct Axis {
   std::int64_t from, to;
   double scale;
 
+  // Returns the position in the input of the center of output element i, by the
+  // coordinate_transformation_mode of ONNX Resize.
   [[nodiscard]] double place(std::int64_t i) const {
     const auto at = static_cast<double>(i);
     switch (options.coordinates) {
@@ -50,6 +52,7 @@ struct Axis {
   /// Adds the weights of output element i to the mix.
   void linear(std::int64_t i, detail::AxisMix& mix) const {
     const double x = std::clamp(place(i), 0.0, static_cast<double>(from - 1)), low = std::floor(x);
+    // At the border both indices may be the same: their weights then add up to 1.
     mix.add(within(low), 1.0 - (x - low));
     mix.add(within(low + 1), x - low);
   }

@@ -39,8 +39,9 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
   const auto* sums = x.accumulator();
   const RangedValues immutable = sums != nullptr ? RangedValues(*sums) : Tensor{};
   const Saved floats(sums != nullptr ? Tensor{} : x.tensor());
-  const auto backward = [immutable, floats, codes, wanted = x.requires_grad(), shape = learned.amax.shape(),
-                         gradient = learned.gradient, factor = learned.factor](const Tensor& dy) {
+  const auto backward = [immutable, floats, codes, x_needs_grad = x.requires_grad(),
+                         shape = learned.amax.shape(), gradient = learned.gradient,
+                         factor = learned.factor](const Tensor& dy) {
     const bool per_tensor = codes.grid.granularity.is_per_tensor();
     const Layout layout = codes.layout();
     const QuantizedTensor same{common_layout(codes.codes, per_tensor, layout), codes.grid, {}};
@@ -48,7 +49,8 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
     const RangedValues values =
         read.defined() ? common_layout(read.to(DType::f32), per_tensor, layout) : immutable;
     const Tensor range = amax_gradient(values, same, common_layout(dy, per_tensor, layout), gradient, factor);
-    return std::vector<Tensor>{wanted ? masked_gradient(dy, codes.mask) : Tensor{}, range.reshape(shape)};
+    return std::vector<Tensor>{x_needs_grad ? masked_gradient(dy, codes.mask) : Tensor{},
+                               range.reshape(shape)};
   };
   Variable out = record("quantize", codes, {x, learned.amax}, backward, std::move(attributes));
   const bool for_range_alone = !x.requires_grad() && learned.gradient == AmaxGradient::clip;
