@@ -51,6 +51,7 @@ void print_report(const std::string& algorithm, const ptq::Report& report, Outpu
 }
 
 /// Returns the states to start from: --merge if it is given, else an existing --state.
+/// A state in --merge and --state counts once, because `check_calibration_options` requires it in --merge.
 std::vector<std::string> initial_states(const CalibrationOptions& options) {
   auto paths = options.merge;
   if (paths.empty() && is_there(options.state)) paths.push_back(options.state);
@@ -112,6 +113,7 @@ std::unique_ptr<FileLock> lock_state(const CalibrationOptions& options) {
     if (!std::exchange(warned, true))
       log(LogLevel::warning, fmt::format("[calibrate] waiting for {}, which has {}", owner, state));
   };
+  // Only the first rank writes the state, so it alone locks the file.
   auto lock = is_first_rank() ? std::make_unique<FileLock>(state, waiting) : nullptr;
   (void)run_ranks()->gather({});  // other ranks read it while the first holds the lock
   return lock;
@@ -128,6 +130,7 @@ BatchMask read_mask(const Network& network, const CalibrationOptions& options) {
 }
 
 void check_calibration_options(const CalibrationOptions& options, const std::string& command) {
+  // Without this check, --merge would silently replace the samples that the state already has.
   const std::string& state = options.state;
   FQ_CHECK(options.merge.empty() || state.empty() ||
                std::ranges::find(options.merge, state) != options.merge.end() || !is_there(state),
@@ -138,6 +141,7 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOp
                             const std::string& command) {
   const std::string& name = algorithm.name();
   if (name.empty()) return;
+  // States store checksums of the parameters, and an algorithm changes the parameters.
   FQ_CHECK(options.state.empty(), command,
            "--state collects statistics of the unchanged network, and {} changes the network: collect "
            "without an algorithm, then give the states to --merge",
@@ -151,6 +155,7 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOp
 CollectedSamples calibrate_network(Network& network, const CalibrationOptions& options,
                                    const LoaderOptions& batches, std::shared_ptr<const Dataset> data,
                                    Output& output, bool keep_known) {
+  // `data` has the chosen samples already, so the library must not draw from them again.
   NetworkCalibrateOptions calibrating{.samples = 0, .batches = batches, .keep_known = keep_known};
   calibrating.percentile = options.percentile;
   calibrating.mask = read_mask(network, options);
@@ -200,6 +205,7 @@ void import_ranges(Network& network, const std::string& path, bool data_follows,
   if (!found.unused.empty()) text += fmt::format("; not used: {}", listed(found.unused));
   output.record(
       text, {{"event", "import"}, {"set", found.set}, {"missing", found.missing}, {"unused", found.unused}});
+  // With missing ranges, calibration follows and handles dead channels itself.
   if (found.missing.empty()) floor_dead_channels(network.module());
 }
 

@@ -56,6 +56,8 @@ const std::vector<Command>& commands() {
   return table;
 }
 
+// The steps refer to the options of this call, which must therefore outlive the plan. Nothing is planned here
+// that the files on disk do not have, so `none` stays empty.
 nlohmann::ordered_json Invocation::run(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   PlannedFiles none;
@@ -70,6 +72,7 @@ nlohmann::ordered_json execute(const Plan& plan, Output& output) {
 
 nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output) {
   call.set().assign(flags);
+  // `run` has its own dry run, which plans every phase of the recipe.
   if (flags.on("dry-run") && flags.command() != "run") return dry_run(call, flags, output);
   const auto folders = check_files(call.set(), flags);
   try {
@@ -77,6 +80,8 @@ nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output&
     end_transcript();
     return result;
   } catch (const std::exception& error) {
+    // log.txt of a run directory also gets the error. Folders that were created for outputs are removed,
+    // unless another process uses them.
     note_line(error.what());
     end_transcript();
     if (dynamic_cast<const FolderTaken*>(&error) == nullptr) remove_empty(folders);

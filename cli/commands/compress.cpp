@@ -51,6 +51,7 @@ std::map<std::string, Sizes> format_sizes(const std::vector<CompressedWeight>& w
 Sizes float_sizes(const Module& model) {
   Sizes out;
   for (const auto& parameter : model.parameters()) {
+    // Compressed weights are parameters whose tensor holds codes.
     if (holds_codes(parameter)) continue;
     const std::int64_t bytes = parameter.tensor().nbytes();
     out.add({1, parameter.numel(), bytes, bytes});
@@ -135,6 +136,7 @@ Plan plan_compress(const CompressOptions& options, PlannedFiles& planned) {
   plan.add(
       fmt::format("{} {}", options.undo ? "restore float weights from the codes of" : "pack the weights of",
                   options.checkpoint),
+      // The handles of both steps share one module, so that the second step writes what the first one packed.
       [&options, network = *network](Output& output, ordered_json& result) mutable {
         result["output"] = options.output;
         if (options.undo)

@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/command.h"
@@ -53,6 +53,7 @@ FlagSet check_data_flags(CheckDataOptions& options) {
   return set;
 }
 
+// Prints all findings before it fails, so that one run shows every problem.
 void check_data(const CheckDataOptions& options, Output& output, ordered_json& result) {
   const auto stop = [](std::int64_t) {
     if (stop_requested()) throw Interrupted("dataset check");
@@ -133,6 +134,7 @@ void show_data(const ShowDataOptions& options, const std::optional<ShownChange>&
                ordered_json& result) {
   const auto data =
       naming_flags([&] { return samples_to_show(options.file, options.split, options.samples, change); });
+  // Both files are made in memory first: an error leaves neither of them half written.
   const std::string picture = options.output.empty() ? std::string() : contact_sheet_png(data);
   const std::string page = options.html.empty() ? std::string() : contact_page(options, data);
   result["file"] = options.file;
@@ -172,6 +174,7 @@ struct ConversionOptions {
 };
 
 /// The flags that completions and manual pages list. fakequant.data checks all arguments and prints the help.
+/// Two flags are enough here: the Python module parses the arguments, and its own help has the others.
 template <const char* Name>
 FlagSet conversion_flags(ConversionOptions& options) {
   FlagSet set(Name,
@@ -194,6 +197,7 @@ constexpr char kImages[] = "dataset from-images", kNpy[] = "dataset from-npy", k
                kCsv[] = "dataset from-csv", kText[] = "dataset from-text",
                kParquet[] = "dataset from-parquet";
 
+// Returns the modules that the conversion imports. `find_python` chooses a Python that has them.
 std::vector<std::string> needed_modules(std::string_view part, const std::vector<std::string>& arguments) {
   std::vector<std::string> modules{"numpy", "h5py"};
   if (part == kImages) modules.emplace_back("PIL");
@@ -234,6 +238,8 @@ const std::vector<Command>& dataset_commands() {
 }
 
 void convert_data(const Command& part, const std::vector<std::string>& arguments) {
+  // The process is replaced instead of started as a child: progress, Ctrl-C and exit status need no
+  // forwarding.
   auto words = arguments;
   const std::string named = take_python(words), command(part.name);
   words.insert(words.begin(), command.substr(command.find(' ') + 1));

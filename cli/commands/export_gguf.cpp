@@ -30,8 +30,8 @@ GgufModel gguf_file(Network& network, const ExportOptions& given) {
   GgufOptions options;
   options.name = std::filesystem::path(given.checkpoint).stem().string();
   const auto table = token_table(network);
-  if (!table)
-    options.vocabulary = token_texts(network);
+  if (!table) options.vocabulary = token_texts(network);
+  // llama.cpp implements byte-level BPE. With another tokenizer it would split texts differently.
   else if (!fq::detail::take_tokens(*table, options))
     log(LogLevel::warning,
         "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give llama.cpp "
@@ -47,6 +47,7 @@ std::vector<WrittenFile> gguf_files(const ExportOptions& options) {
 }
 
 ExportWriter convert_to_gguf(Network& network, const ExportOptions& options) {
+  // The model is made in the plan, so that the step can only fail to write.
   return [path = output_file(options, "model.gguf"),
           model = gguf_file(network, options)](Output& output) -> nlohmann::ordered_json {
     save_gguf(path, model);

@@ -17,8 +17,10 @@
 namespace fq::cli {
 
 void take_quantization(Network& network, const FileQuantization& quantization, const std::string& file) {
-  const QuietLog of_what_the_file_has;
+  const QuietLog quiet;  // warnings about the config are for the author of the file
   try {
+    // Places quantizers by rules, then replaces their scales by those of the file. No range is computed
+    // again, so codes keep their bits.
     network.quantize(nlohmann::ordered_json::parse(quantization.config));
     quantization.set_grids(network.module());
   } catch (const ArgumentError& error) {
@@ -30,6 +32,7 @@ void take_packed(Network& network, const std::string& weights) {
   StateDict floats;
   for (const auto& [name, value] : network.module().named_parameters())
     floats.set("parameters/" + name, value.tensor());
+  // The loaded parameters are code * scale. On the grids of the file they give the same codes again.
   const FileQuantization how = packed_quantization(weights, floats);
   if (!how.empty()) take_quantization(network, how, weights);
 }
@@ -66,6 +69,8 @@ void take_folder_tokenizer(Network& network, const std::string& from) {
   try {
     const auto table = fq::detail::TokenTable::load(file);
     const auto own = std::ssize(table->tokens()), classes = network.identity().classes;
+    // Fewer tokens than classes are usual: embeddings are often padded to a round size. More tokens cannot be
+    // predicted.
     if (own > classes)
       return log(LogLevel::warning,
                  fmt::format("[import] {} has {} tokens, the network {}: the tokenizer is left out", file,
@@ -79,6 +84,8 @@ void take_folder_tokenizer(Network& network, const std::string& from) {
 }  // namespace
 
 bool take_token_classes(Network& network, const ImportedModel& model) {
+  // The importer ends token classifiers with this permutation to [N, classes, T], the axis order of dense
+  // outputs.
   if (model.spec.nodes().back().name != "classes_first") return false;
   network.identity().classes = model.output_shape.at(0);
   network.identity().dense = true;

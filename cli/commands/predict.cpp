@@ -34,6 +34,7 @@ std::vector<std::int64_t> count_answers(const Tensor& logits) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(logits.dim(1)));
   const Tensor found = predictions(logits);
   for (std::int64_t i = 0; i < found.numel(); ++i)
+    // Logits with NaN have the prediction -1.
     if (const auto c = found.data<std::int64_t>()[i]; c >= 0) ++counts[static_cast<std::size_t>(c)];
   return counts;
 }
@@ -87,6 +88,7 @@ void predict(const PredictOptions& options, const RunningNetwork& running, Outpu
   const Task task = network.task();
   std::vector<std::string> datasets;
   std::vector<std::int64_t> counts;
+  // Called once: without a limit of `part_bytes` all predictions are one part.
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
