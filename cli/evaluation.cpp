@@ -27,6 +27,7 @@ class BatchProgress {
   [[nodiscard]] std::int64_t done() const { return done_; }
   void add(std::int64_t samples) {
     done_ += samples;
+    // The first batch may take less than the resolution of the clock.
     const double rate = double(done_) / std::max(watch_.seconds(), 1e-9);
     output_.progress({label_, done_, total_, 0, -1, rate, double(total_ - done_) / rate, samples_});
   }
@@ -50,9 +51,12 @@ void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, 
   const auto next = [&](const Tensor& logits, const Tensor& labels) {
     if (stop_requested()) return false;
     visit(logits, labels);
+    // Batches have the size `batch`, except for the last one. Logits of sequences do not show the number of
+    // samples.
     progress.add(std::min(batch, data->size() - progress.done()));
     return true;
   };
+  // The library stops on all ranks if `next` returns false on one of them.
   if (!fq::detail::visit_outputs(network.module(), loader, run_ranks().get(), next)) throw Interrupted(label);
 }
 
@@ -61,6 +65,7 @@ void visit_batches(const Network& network, std::shared_ptr<const Dataset> data, 
                    const std::string& label) {
   const NoGrad no_grad;
   const GracefulStop stop;
+  // Batch norm then uses its running statistics, and dropout is off.
   network.module().eval();
   BatchProgress progress(output, label, *data);
   DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
@@ -75,6 +80,7 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
                    const PredictionOptions& options, const std::function<void(const StateDict&)>& use,
                    Output& output, const std::string& label) {
   PredictionParts parts(network, options, use);
+  // Codes are recorded on the process that computes them, so ranks do not share these batches.
   if (options.inputs || options.codes)
     visit_batches(
         network, data, batch,
@@ -124,6 +130,7 @@ namespace {
 constexpr std::size_t kShownFindings = 3;
 
 std::string advice(const QuantizerFinding& found, bool trained) {
+  // More bits do not help a quantizer whose input is constant.
   if (found.kind == QuantizerFinding::Kind::zeros || found.kind == QuantizerFinding::Kind::constant)
     return "the layers before it output zeros or a constant: check them, also in float";
   if (trained) return "give it a smaller --lr, more bits (--preset, --config), or --amax frozen";

@@ -48,6 +48,7 @@ constexpr const char* kPlanFormats = "w4a8,int8,none";
 AutoQuantizeOptions plan_options(const SensitivityOptions& options) {
   AutoQuantizeOptions out;
   out.constraint.effective_bits = options.effective_bits;
+  // Percent on the command line, a share in the library.
   if (options.accuracy_budget) out.constraint.accuracy_budget = *options.accuracy_budget / 100;
   out.formats = listed_words(options.formats.value_or(kPlanFormats));
   out.config = read_base_quantization(options.quantization).dump();
@@ -57,6 +58,7 @@ AutoQuantizeOptions plan_options(const SensitivityOptions& options) {
   return out;
 }
 
+// These flags have no effect on the table of a calibrated network.
 void check_plan_flags(const SensitivityOptions& options) {
   const std::pair<const char*, bool> given[]{{"plan", options.plan.has_value()},
                                              {"output", options.output.has_value()},
@@ -84,6 +86,7 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Sensi
            "{} is already quantized: a plan begins with a float checkpoint", file);
   auto data =
       open_network_data(network, options.data.data, options.data.split, Labels::if_there, "sensitivity");
+  // Divergence compares outputs with those of the float network and needs no labels.
   FQ_CHECK(data->classes() > 0 || options.score != DamageScore::loss, "sensitivity",
            "--score loss needs labels, and {} has none: give data with y, or --score divergence",
            options.data.data);
@@ -168,6 +171,7 @@ FlagSet sensitivity_flags(SensitivityOptions& options) {
 void check_plan(Network* network, const SensitivityOptions& options) {
   const AutoQuantizeOptions plan = plan_options(options);
   if (network == nullptr) return;
+  // Formats are measured in the network that is deployed, which has no batch norms.
   if (!options.quantization.keep_bn && !network->folded()) network->fold();
   naming_flags([&] { check_auto_quantize(network->module(), network->input_shape(), plan); });
 }
@@ -180,6 +184,7 @@ Plan plan_sensitivity(const SensitivityOptions& options, PlannedFiles& planned) 
   if (options.makes_plan()) check_plan(network ? &*network : nullptr, options);
   if (network && !options.makes_plan() && !planned.holds(options.checkpoint))
     check_calibrated(*network, "sensitivity");
+  // A later phase may use the plan as --config. Its content is known after the measurement.
   for (const auto& file : {options.report, options.plan, options.output})
     if (file) planned.add(*file);
   Plan plan;

@@ -20,6 +20,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// The report comes from another program, which may be broken or the wrong one. Its size, types and sums are
+// checked, so that `verify` never passes a file by mistake.
 constexpr std::uintmax_t kLongestReport = 32u << 20;
 constexpr std::size_t kShownOfValue = 60;
 
@@ -54,6 +56,7 @@ class ReportFields {
     return *whole;
   }
   [[nodiscard]] double share(const std::string& key) const {
+    // The negated comparison also rejects NaN.
     if (!at(key).is_number() || !(at(key).get<double>() >= 0)) wrong(key, "a number of 0 or more is needed");
     return at(key).get<double>();
   }
@@ -103,6 +106,7 @@ void check_differences(const ReportFields& side, std::int64_t logits,
   std::int64_t codes = 0, different = 0;
   for (const auto& [name, count] : compared) codes += count;
   const ReportFields by_quantizer = side.object("different");
+  // The sum over quantizers must equal "codes_different", which `count` requires by equal bounds.
   for (const auto& [name, value] : by_quantizer.json().items()) {
     const auto found = compared.find(name);
     if (found == compared.end())
@@ -111,6 +115,7 @@ void check_differences(const ReportFields& side, std::int64_t logits,
   }
   static_cast<void>(side.count("codes_different", different, different));
   static_cast<void>(side.count("logit_bits_different", 0, logits));
+  // A sample flips if its predicted class differs, so there are at most as many flips as predictions.
   static_cast<void>(side.count("flips", 0, side.count("answers", 0, logits)));
   side.share_or_null("max_abs_diff");
   static_cast<void>(side.object("largest_steps"));
@@ -119,6 +124,8 @@ void check_differences(const ReportFields& side, std::int64_t logits,
 /// Returns the number of compared codes by quantizer. Only quantizers that the report lists as not compared
 /// or not in the file may be left out.
 std::map<std::string, std::int64_t> check_compared(const ReportFields& report, const Expected& expected) {
+  // Every expected quantizer must be compared or listed as missing. A report that leaves out a quantizer does
+  // not count as a comparison.
   const auto absent = report.texts("not_in_file");
   const ReportFields compared = report.object("compared"), missing = report.object("not_compared");
   std::map<std::string, std::int64_t> found;
@@ -140,11 +147,13 @@ void check_verdict(const ReportFields& report, int status, std::int64_t codes) {
   const bool same = report.flag("same");
   const auto limit = report.share("code_tolerance") * double(codes);
   const auto flips = report.share("flip_tolerance") * report.at("answers").get<double>();
+  // The verdict is computed again from the counts and tolerances of the report.
   const bool close = report.at("codes_different").get<double>() <= limit &&
                      report.at("flips").get<double>() <= flips &&
                      (tolerance > 0 || report.at("logit_bits_different") == 0);
   const bool whole = report.at("not_in_file").empty();
   if (same && !(close && whole)) refuse_report("the report says 'same' of counts that differ");
+  // Two independent channels, file and exit status, must agree.
   if (same != (status == 0))
     refuse_report(fmt::format("the report says {}, but the exit status was {}",
                               same ? "'same'" : "'not the same'", status));
@@ -223,6 +232,7 @@ std::vector<std::string> command_line(const EngineRun& run, const EngineHome& ho
     if (!expected.layers.empty()) words.push_back("--layers=" + expected.layers);
   }
   for (const auto& file : expected.folded) words.push_back("--folded=" + file);
+  // After "--" a file name that begins with a dash is no option.
   words.insert(words.end(), {"--", run.model});
   words.insert(words.end(), expected.files.begin(), expected.files.end());
   return module_words("verify", home.python, std::string(run.engine.module), words);
@@ -270,6 +280,7 @@ void add_engine_flags(FlagSet& set, EngineOptions& options) {
 ordered_json run_engine(const EngineRun& run, const Expected& expected, const TemporaryFolder& folder,
                         Output& output) {
   const EngineHome home = engine_home(run.options.home, "verify", run.engine.home, folder, output);
+  // The program writes its report to a file, because engines print to standard output too.
   const std::string report = folder.file("counts.json");
   const ProgramLimits limits{folder.file("output"), folder.file("errors"), run.options.timeout};
   const auto words = command_line(run, home, expected, folder, report);
