@@ -42,6 +42,8 @@ ModelSpec model_spec(const ModelOptions& options) {
   return ModelSpec::load(*options.model, options.model_options.value_or(""));
 }
 
+// Builds a model for data that may have no labels: calibration needs none. The number of classes is then the
+// one that the file states.
 Network new_network(const ModelOptions& options, const TaskText& task, const std::string& path,
                     const std::string& group, const std::string& command) {
   Hdf5DatasetOptions reading;
@@ -96,6 +98,7 @@ Network make_network(const ModelOptions& options, const TaskText& task_text, con
   Network network = Network::create(Identity{.model = spec,
                                              .sample_shape = data.sample_shape(),
                                              .classes = task_outputs(task, data),
+                                             // Outputs and their axes follow from the labels of the data set.
                                              .dense = dense_labels(task, data)},
                                     seed);
   take_task(network, task_text, command);
@@ -105,6 +108,7 @@ Network make_network(const ModelOptions& options, const TaskText& task_text, con
   return network;
 }
 
+// The summary names tensors that stay at their random values, because they are usually a mistake in --map.
 std::string take_weights(Network& network, const std::string& file, const std::optional<std::string>& map,
                          bool partial) {
   WeightOptions options;
@@ -134,6 +138,7 @@ Start starting_network(const std::string& checkpoint, const ModelOptions& option
     start.network = planned.network(checkpoint);
     return start;
   }
+  // Quantizing random weights has no use, so --init is required except in `train`.
   FQ_CHECK(options.init, command,
            "--model alone is a network without weights: give --init FILE too, or a checkpoint");
   check_given(data, "data", command);

@@ -32,6 +32,7 @@ std::vector<std::string> candidate_formats(const LayerFormatOptions& options, co
 
 AutoQuantizeOptions plan_options(const LayerFormatOptions& options, const QuantizationOptions& quantization,
                                  ordered_json base) {
+  // Each format of the plan brings its own rules. `base` keeps target, scale and methods.
   base.erase("preset");
   AutoQuantizeOptions out;
   out.constraint.effective_bits = *options.effective_bits;
@@ -85,6 +86,7 @@ Quantization choose_formats(const Network& network, const LayerFormatOptions& op
                             const std::shared_ptr<const Dataset>& samples, std::int64_t batch,
                             Output& output) {
   Network copy = float_copy(network, quantization.keep_bn);
+  // A clone is on the CPU.
   copy.module().to(network.module().device());
   DataLoader loader(samples, {.batch_size = batch, .shuffle = false});
   const auto plan = naming_flags(
@@ -133,6 +135,8 @@ std::string reference_text(const Evaluation& reference, std::int64_t samples) {
                      reference.loss, samples);
 }
 
+// Returns the cost of the measurement in float passes over the data: computed layer calls over the calls of
+// one pass.
 std::string cost_text(std::int64_t runs, std::int64_t pass_runs) {
   return fmt::format("{:.1f} passes over the layers",
                      double(runs) / double(std::max<std::int64_t>(pass_runs, 1)));
@@ -154,6 +158,7 @@ std::string sensitivity_table(const SensitivityReport& report) {
          cost_text(report.layer_runs, report.pass_runs);
 }
 
+// Sorted by the score that the plan minimizes, the largest first.
 std::string plan_table(const QuantizationPlan& plan) {
   std::vector<TableRow> rows;
   for (const auto& layer : plan.layers)

@@ -21,6 +21,7 @@ using fq::detail::Tokenizer;
 using fq::detail::TokenTable;
 using Names = std::vector<std::string>;
 
+// Dense classes are predictions per position, which for texts are tokens.
 bool tells_tokens(const Network& network) { return network.identity().dense; }
 
 void check_same(const Names& own, const Names& given, const std::string& function) {
@@ -45,6 +46,7 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
                     const std::string& function) {
   if (!data.token_ids()) return;
   const auto given = fq::detail::read_token_table(path), own = token_table(network);
+  // Either both have a tokenizer.json, or both have characters or words as class names.
   if (own != nullptr && given != nullptr) return check_same(own->tokens(), given->tokens(), function);
   const Names names = network.identity().class_names;
   if (tells_tokens(network) && !names.empty() && !data.class_names().empty())
@@ -53,11 +55,13 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
            "the network reads tokens of a tokenizer.json, and {} has other tokens: make the data with this "
            "file, by --tokenizer",
            path);
+  // A network with class names already has a vocabulary of characters or words.
   if (given != nullptr && names.empty()) network.identity().tokenizer = given->text();
 }
 
 Tokenizer make_tokenizer(const Network& network, const std::string& checkpoint, const std::string& function) {
   const Shape sample = network.input_shape();
+  // Samples are [T], so a batch is [N, T].
   FQ_CHECK(sample.size() == 2 && tells_tokens(network), function,
            "{} takes {} and does not predict the next token of each: give a network for a data set of "
            "fakequant dataset from-text --windows",
@@ -75,6 +79,7 @@ MetricOptions token_metric_options(const Network& network) {
   MetricOptions out;
   const auto table = tells_tokens(network) ? token_table(network) : nullptr;
   if (table == nullptr) return out;
+  // bpc divides by the characters of the predicted tokens, not by the number of tokens.
   for (std::int32_t id = 0; id < std::ssize(table->tokens()); ++id)
     out.characters.push_back(table->characters(id));
   return out;
@@ -88,6 +93,7 @@ using fq::detail::TokenTable;
 /// Returns the class names of a text data set of characters or words with these tokens.
 std::vector<std::string> token_class_names(const GgufTokenizer& given) {
   std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
+  // Names that cannot be read back would make a checkpoint that `generate` rejects.
   (void)Tokenizer::from_names(names);
   return names;
 }
