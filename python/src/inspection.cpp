@@ -56,8 +56,10 @@ void set_amax(Network& self, const nb::dict& ranges) {
   std::map<std::string, TensorQuantizer*> known;
   for (const auto& [name, quantizer, aliases] : named_quantizers(self.module())) {
     known[name] = quantizer;
+    // A quantizer with several readers has a name for each.
     for (const auto& alias : aliases) known[alias] = quantizer;
   }
+  // All names and arrays are checked before the first range is set.
   std::vector<std::pair<TensorQuantizer*, Tensor>> found;
   for (const auto& [key, value] : ranges) {
     const auto name = nb::cast<std::string>(key);
@@ -73,6 +75,7 @@ void set_amax(Network& self, const nb::dict& ranges) {
 
 /// Returns the dequantized weights of the modules at `paths`.
 nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
+  // Weights are computed for reading, without a recording for gradients.
   const NoGrad quiet;
   nb::dict out;
   for (const auto& [path, module] : self.module().named_modules()) {
@@ -114,6 +117,7 @@ std::string calibration_text(Network& self, nb::object data, const std::string& 
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const std::string count = std::to_string(source->size());
   const auto batches = sequential_loader(std::move(source), batch_size);
+  // The report runs the network on the data, which may take long.
   return interruptible([&](auto&) {
     CalibrationPage page{.title = title, .quantizers = calibration_report(self.module(), *batches)};
     page.facts.emplace_back("samples", count);

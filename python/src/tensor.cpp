@@ -12,6 +12,7 @@
 namespace fq::python {
 namespace {
 
+// Tensors on the device meta have shapes only.
 Tensor checked_host(const Tensor& tensor, const char* function) {
   if (tensor.device().is_meta())
     throw ArgumentError(fmt::format("[{}] the tensor is on the device meta and has no values", function));
@@ -33,6 +34,7 @@ Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int
   if (!source.defined() || !type)
     throw ArgumentError("[Tensor.from_bytes] bytes or dtype is None: give both");
   Tensor out = Tensor::empty(Shape(shape), *type);
+  // Packed types have fewer bytes than elements.
   if (source.nbytes() != out.nbytes())
     throw ArgumentError(fmt::format("[Tensor.from_bytes] bytes has {} bytes, and {} requires {}",
                                     source.nbytes(), out.describe(), out.nbytes()));
@@ -87,6 +89,7 @@ void bind_tensor(nb::module_& module) {
           nb::arg("array"), "Returns a tensor over the memory of an array.")
       .def("__reduce__",
            [](nb::object self) {
+             // Pickles the stored bytes: no array library has all element types.
              const nb::object bytes = self.attr("bytes")();
              return nb::make_tuple(self.type().attr("from_bytes"),
                                    nb::make_tuple(bytes, self.attr("dtype"), self.attr("shape")));
