@@ -146,6 +146,7 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOp
            "--state collects statistics of the unchanged network, and {} changes the network: collect "
            "without an algorithm, then give the states to --merge",
            name);
+  // Algorithms after calibration use the merged ranges.
   FQ_CHECK(!algorithm.precedes_calibration() || options.merge.empty(), command,
            "{} changes the network that the states of --merge were collected with: calibrate in one call",
            name);
@@ -166,6 +167,7 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
   calibrating.weights_callback = [&](const std::string& algorithm, const ptq::Report& report) {
     print_report(algorithm, report, output);
   };
+  // Before the data is read: batches are made on this device.
   network.module().to(batches.device);
   if (data != nullptr) {
     data = samples_to_calibrate(std::move(data), options);
@@ -173,6 +175,7 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
   }
   auto collected = naming_flags([&] { return fq::calibrate(network, data, calibrating); });
   if (data != nullptr && options.errors) print_errors(network, data, batches, output);
+  // A signal during the calibration only sets a flag. The user then expects no output.
   if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
   return collected;
 }

@@ -33,6 +33,7 @@ nlohmann::ordered_json dry_run(Invocation& call, const Flags& flags, Output& out
 }  // namespace
 
 const std::vector<Command>& commands() {
+  // In the order of the help: make a network, quantize it, use it, look at files.
   static const std::vector<Command> table = {
       train_command(),
       import_command(),

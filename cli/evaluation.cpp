@@ -93,6 +93,7 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
 
 FoldChange compare(const Network& before, const Network& after, const std::shared_ptr<const Dataset>& data,
                    std::int64_t batch, Output& output) {
+  // `visit_batches` runs the network before folding. The comparison runs the folded one on the same batch.
   FoldComparison comparison(before, after, *data, token_metric_options(before));
   visit_batches(
       before, data, batch,
@@ -102,6 +103,7 @@ FoldChange compare(const Network& before, const Network& after, const std::share
 }
 
 void print(const FoldChange& change, Output& output) {
+  // A float network has no codes to compare.
   if (change.codes > 0)
     output.line(fmt::format("{} of {} codes changed ({:.3g} %)", change.different, change.codes,
                             100 * double(change.different) / double(change.codes)));
@@ -148,6 +150,7 @@ void warn_of_quantizers(const Network& network, const std::shared_ptr<const Data
   for (std::size_t i = 0; i < all.size() && i < kShownFindings; ++i)
     log(LogLevel::warning,
         fmt::format("[{}] {}: {}", command, all[i].text(), advice(all[i], command == "qat")));
+  // A broken network may have a finding for every quantizer.
   if (all.size() > kShownFindings)
     log(LogLevel::warning, fmt::format("[{}] {} other quantizers have such faults: fakequant inspect FILE "
                                        "--calibration --data FILE shows the ranges of all",

@@ -21,6 +21,7 @@ namespace {
 /// Returns true if the first layer reads the samples as ids.
 bool takes_ids(const ModelSpec& spec) { return spec.nodes().front().type == "embedding"; }
 
+// An embedding looks up rows by ids. Other samples would be cut to integers.
 void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,
                const std::string& command) {
   FQ_CHECK(

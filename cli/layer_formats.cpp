@@ -75,6 +75,7 @@ void check_layer_formats(const LayerFormatOptions& options, const QuantizationOp
 void check_plannable(const Network& network, const LayerFormatOptions& options,
                      const QuantizationOptions& quantization, const Quantization& base) {
   check_classifies(network, quantization.command);
+  // The check and the choice quantize a copy. The run's network stays in float.
   Network copy = float_copy(network, quantization.keep_bn);
   naming_flags([&] {
     check_auto_quantize(copy.module(), copy.input_shape(), plan_options(options, quantization, base.json));
@@ -105,6 +106,7 @@ struct TableRow {
   Damage damage;
 };
 
+// NaN is a value that needs labels, on data without labels.
 std::string signed_number(double value, const char* format) {
   return std::isnan(value) ? "-" : fmt::format(fmt::runtime(format), value);
 }

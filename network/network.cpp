@@ -119,6 +119,7 @@ Shape Network::output_shape() const {
 Task Network::task() const { return parse_task(identity_.task, "task"); }
 
 Network Network::clone() const {
+  // A diverged model would fail later in a place that does not name the cause.
   const StateDict values = model_state(*module_);
   if (const auto found = detail::find_not_finite(values.tensors()))
     throw NumericError(
@@ -149,6 +150,7 @@ std::size_t Network::live_batch_norms() const {
 }
 
 void Network::quantize(const nlohmann::ordered_json& config, NetworkPart* part) {
+  // Parsed before the module changes. The identity keeps the config as given.
   const QuantConfig rules = QuantConfig::from_json(config);
   if (part != nullptr)
     static_cast<void>(fq::quantize(*module_, rules, input_shape(), *part));

@@ -65,6 +65,7 @@ std::string facts(const CalibrationPage& page) {
 
 std::string legend() {
   std::string out = "<div class=legend><span class=m-force>in force</span>";
+  // Each method has the colour of its class in all figures of the page.
   for (const auto& method : report_methods()) out += fmt::format("<span class=m-{0}>{0}</span>", method);
   return out + "<span class=m-beyond>values beyond the range in force</span></div>\n";
 }

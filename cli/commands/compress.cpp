@@ -30,6 +30,7 @@ struct Sizes {
   void add(const CompressedWeight& weight) {
     ++weights;
     elements += weight.elements;
+    // Float weights have 4 bytes per element.
     before += 4 * weight.elements;
     after += weight.code_bytes + weight.scale_bytes;
   }
@@ -41,6 +42,7 @@ struct Sizes {
   }
 };
 
+// Weights of one format share a line of the table.
 std::map<std::string, Sizes> format_sizes(const std::vector<CompressedWeight>& weights) {
   std::map<std::string, Sizes> out;
   for (const auto& weight : weights) out[to_string(weight.format)].add(weight);
@@ -88,6 +90,7 @@ ordered_json compressed(Network& network, Output& output) {
   out["floats"] = record("floats", floats, output);
   all.add(floats);
   out["total"] = record("total", all, output);
+  // `fold` needs float weights, so it cannot follow.
   if (const auto norms = network.live_batch_norms(); norms > 0)
     output.line(fmt::format("{} batch norms are not folded: to export this network, fold it before", norms));
   return out;
@@ -119,6 +122,7 @@ void check_weights(const Network& network, const CompressOptions& options) {
 
 void write_compressed(const CompressOptions& options, const Network& network, Output& output,
                       ordered_json& result) {
+  // Read before the output is written: both flags may name one file.
   const std::int64_t before = file_bytes(options.checkpoint);
   network.save(options.output);
   const std::int64_t after = file_bytes(options.output);

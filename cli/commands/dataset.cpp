@@ -19,6 +19,7 @@ namespace fq::cli {
 namespace {
 
 /// Adds help, json and force: the general flags of commands without computation.
+/// Commands on files alone have no device, threads or run directory.
 void add_plain_flags(FlagSet& set, GeneralOptions& options) {
   set.group("General")
       .toggle(options.help, "help,h", "print this text")
@@ -62,6 +63,7 @@ void check_data(const CheckDataOptions& options, Output& output, ordered_json& r
   std::int64_t wrong = 0, doubts = 0;
   for (const auto& finding : fq::detail::check_data_set(options.file, stop)) {
     print(finding, output);
+    // Doubts are possible errors, such as duplicates, which --strict counts as errors.
     wrong += finding.verdict == Verdict::wrong ? 1 : 0;
     doubts += finding.verdict == Verdict::doubt ? 1 : 0;
     list.push_back({{"verdict", name(finding.verdict)},
@@ -193,6 +195,7 @@ Command conversion(std::string_view summary) {
   return {Name, summary, typed(conversion_flags<Name>, nullptr), false, true};
 }
 
+// Arrays with linkage, because they are template arguments.
 constexpr char kImages[] = "dataset from-images", kNpy[] = "dataset from-npy", kIdx[] = "dataset from-idx",
                kCsv[] = "dataset from-csv", kText[] = "dataset from-text",
                kParquet[] = "dataset from-parquet";
@@ -213,6 +216,7 @@ std::string take_python(std::vector<std::string>& arguments) {
   const auto found = std::ranges::find_if(
       arguments, [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
   if (found == arguments.end()) return {};
+  // "--python FILE" or "--python=FILE".
   const bool apart = *found == flag;
   if (apart && found + 1 == arguments.end())
     throw ArgumentError("[dataset] --python: a value is missing. Name a Python.");

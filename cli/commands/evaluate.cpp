@@ -55,6 +55,7 @@ void evaluate(const EvaluateOptions& options, const RunningNetwork& running, Out
   Network network = *running.network;
   // Moved here and not in the plan: a dry run does not use the GPU.
   network.module().to(chosen_device(options.general, "evaluate"));
+  // The table is for people and needs names. JSON has all classes with their numbers.
   const auto names = network.identity().class_names;
   const Stopwatch watch;
   const Found found = evaluated(network, running.data, options.data.batch, output);
@@ -63,6 +64,7 @@ void evaluate(const EvaluateOptions& options, const RunningNetwork& running, Out
                           duration(watch.seconds())));
   result["checkpoint"] = options.checkpoint;
   result["split"] = options.data.split;
+  // Keys without a meaning for the task are left out.
   if (found.accuracy) result["accuracy"] = 100 * found.score.accuracy;
   result["loss"] = found.score.loss;
   result["count"] = found.score.count;

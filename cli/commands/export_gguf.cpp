@@ -53,6 +53,7 @@ ExportWriter convert_to_gguf(Network& network, const ExportOptions& options) {
     save_gguf(path, model);
     std::int64_t blocks = 0, bytes = 0;
     for (const auto& tensor : model.tensors) {
+      // Other tensors are floats.
       blocks += tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0 ? 1 : 0;
       bytes += tensor.data.nbytes();
     }

@@ -51,6 +51,7 @@ Plan plan_fold(const FoldOptions& options, PlannedFiles& planned) {
   const auto running =
       compares ? check_running(options.checkpoint, options.data, nullptr, Labels::needed, planned, "fold")
                : RunningNetwork{planned.network(options.checkpoint), nullptr};
+  // The network depends on an earlier phase.
   if (!running.network) {
     planned.add(options.output);
     return {};

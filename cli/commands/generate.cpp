@@ -39,6 +39,7 @@ std::vector<std::int64_t> encode_pieces(const TokenTable& table, const std::stri
   const TemporaryFolder folder;
   write_file(folder.file("tokenizer.json"), table.text());
   write_file(folder.file("text"), text);
+  // The text goes through a file: arguments have a length limit and may be seen by other users.
   const ProgramLimits limits{.output_file = folder.file("ids"),
                              .error_file = folder.file("errors"),
                              .input_file = folder.file("text")};

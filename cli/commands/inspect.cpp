@@ -54,6 +54,7 @@ std::int64_t quantizing_nodes(const OnnxModel& model) {
   });
 }
 
+// Lists initializers, which are the weights and scales of the file.
 ordered_json inspect_onnx(const std::string& path, Output& output) {
   const OnnxModel model = load_onnx(path);
   Tensors tensors(output);
@@ -74,6 +75,7 @@ ordered_json inspect_onnx(const std::string& path, Output& output) {
           {"tensors", tensors.json()}};
 }
 
+// Returns a text of the metadata, or an empty one for a missing key and a value of another type.
 std::string metadata_text(const GgufModel& model, const char* key) {
   const auto* value = model.value(key);
   const auto* text = value != nullptr ? std::get_if<std::string>(value) : nullptr;
@@ -268,6 +270,7 @@ ordered_json inspect(const InspectOptions& options, Output& output) {
 }
 
 Plan plan_inspect(const InspectOptions& options, PlannedFiles& planned) {
+  // In a recipe, all inputs must exist or be written by an earlier phase.
   const std::pair<const char*, std::string> files[]{{"file", options.file},
                                                     {"data", options.data.data},
                                                     {"state", options.state},

@@ -39,6 +39,7 @@ std::vector<std::int64_t> count_answers(const Tensor& logits) {
   return counts;
 }
 
+// Only classes that were predicted, so that the line stays short.
 std::string answers_text(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t c = 0; c < counts.size(); ++c)
@@ -73,6 +74,8 @@ FlagSet predict_flags(PredictOptions& options) {
   return set;
 }
 
+// `samples` is the first axis of the logits. Only the first value is named: a NaN in the weights reaches
+// every sample.
 void warn_not_finite(const Tensor& logits, std::int64_t samples) {
   if (const auto found = fq::detail::find_not_finite({{"outputs", logits}}))
     log(LogLevel::warning, fmt::format("[predict] the outputs for sample {} have {}",
@@ -83,6 +86,7 @@ void predict(const PredictOptions& options, const RunningNetwork& running, Outpu
              ordered_json& result) {
   Network network = *running.network;
   const auto& data = running.data;
+  // Not in the plan, because a dry run does not use a GPU.
   network.module().to(chosen_device(options.general, "predict"));
   const auto classes = network.identity().class_names;
   const Task task = network.task();
@@ -92,6 +96,7 @@ void predict(const PredictOptions& options, const RunningNetwork& running, Outpu
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
+    // All ranks have all predictions. One of them writes the file.
     if (is_first_rank()) save_state(options.output, state, "predictions");
     warn_not_finite(state.at("logits"), data->size());
     datasets = state.names();

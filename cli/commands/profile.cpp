@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// The other ranks do the same work.
 bool wanted(const Flags& flags) { return flags.given("profile") && is_first_rank(); }
 
 // The path of --profile=FILE, else a file in the run directory, else one next to the checkpoint.
@@ -91,6 +92,7 @@ struct Line {
 /// Returns the layer of a module: "conv1.input_quantizer" is part of conv1.
 std::string layer_name(const std::string& path) {
   const std::size_t dot = path.rfind('.');
+  // The last part of the path names a quantizer, or a part of one: "input_quantizer", "weight_quantizer.0".
   const bool quantizer = path.find("_quantizer", dot == std::string::npos ? 0 : dot) != std::string::npos;
   return quantizer && dot != std::string::npos ? path.substr(0, dot) : path;
 }
@@ -110,6 +112,7 @@ std::string row_label(const ProfileRow& row) {
   return row.layer.empty() ? fmt::format("({})", row.kind) : layer_name(row.layer);
 }
 
+// Lines in the order of their first row, and the sum at the end.
 std::vector<Line> layer_lines(const Profile& profile) {
   std::vector<Line> lines;
   Line all{"all"};

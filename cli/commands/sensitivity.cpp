@@ -82,6 +82,7 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Sensi
            "{} is not quantized: run fakequant calibrate first, or give --effective-bits or "
            "--accuracy-budget for a plan",
            file);
+  // A plan compares formats with floats, so it needs the float network.
   FQ_CHECK(!network.quantized() || !options.makes_plan(), "sensitivity",
            "{} is already quantized: a plan begins with a float checkpoint", file);
   auto data =
@@ -99,6 +100,7 @@ void check_not_stopped() {
 }
 
 ordered_json measure(Network& network, DataLoader& data, const SensitivityOptions& options, Output& output) {
+  // A signal during the measurement only sets a flag, which is checked afterwards.
   const auto report = sensitivity(network.module(), data,
                                   {.order = options.score.value_or(DamageScore::loss), .ranks = run_ranks()});
   check_not_stopped();
@@ -178,6 +180,7 @@ void check_plan(Network* network, const SensitivityOptions& options) {
 
 Plan plan_sensitivity(const SensitivityOptions& options, PlannedFiles& planned) {
   auto network = planned.network(options.checkpoint);
+  // Data for a network of an earlier phase is only checked to be readable.
   const auto data = network ? prepare_sensitivity(*network, options)
                             : open_any_data(options.data.data, options.data.split, false, LabelType::numbers);
   const auto samples = some_samples(data, options.samples, 0);

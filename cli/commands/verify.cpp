@@ -40,6 +40,7 @@ std::string explanation(const ordered_json& report) {
   return first("reasons", ": ") + first("ways", ": ");
 }
 
+// A missing or wrong file is found before an engine is installed, which takes minutes.
 void check_model(const std::string& model, const VerifyEngine& engine) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(model, none))
@@ -163,6 +164,7 @@ Plan plan_verify(const VerifyOptions& options, PlannedFiles& planned) {
   check_given(options.data.data, "data", "verify");
   // A malformed option is an error before an engine is installed.
   (void)session_options(options.engine.session);
+  // One engine, or with "all" every engine for the suffix of the file.
   const auto engines = find_engines(options.engine_name, options.model);
   if (!planned.holds(options.model))
     for (const VerifyEngine* engine : engines) check_model(options.model, *engine);

@@ -81,6 +81,7 @@ bool is_named(const EngineHomeOptions& options, std::string_view name) {
   return name == "ort" && options.engines.empty() && variable("FAKEQUANT_ENGINES").empty();
 }
 
+// The last lines say why an installation failed, as one line of text.
 std::string message_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text = one_line({std::istreambuf_iterator<char>(file), {}});

@@ -11,6 +11,7 @@
 namespace fq::cli {
 namespace {
 
+// Text of a message of the library, and its replacement.
 struct Word {
   std::string_view field, flag;
 };

@@ -510,6 +510,7 @@ std::string Flags::shown(const std::string& name) const {
 bool Flags::on(const std::string& name) const { return values_.count(name) > 0 && values_[name].as<bool>(); }
 
 std::string Flags::text(const std::string& name) const {
+  // Settings and flags have distinct names, so one function serves both.
   if (const auto setting = settings_.find(name); setting != settings_.end()) return setting->second.text;
   if (const auto standard = standards_.find(name); standard != standards_.end()) return standard->second;
   return values_.count(name) > 0 ? values_[name].as<std::string>() : std::string();

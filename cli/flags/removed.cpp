@@ -103,6 +103,7 @@ std::string MovedFlag::message() const {
   return fmt::format("--{} became a setting. Use --set {}={}.", name, key, given);
 }
 
+// Flags were toggles or words. The settings that replaced them are true or false.
 std::string MovedFlag::setting_text(const nlohmann::ordered_json& json) const {
   std::string text = json.is_string() ? json.get<std::string>() : json.dump();
   const auto truth = [](bool is_true) -> std::string { return is_true ? "true" : "false"; };

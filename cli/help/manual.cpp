@@ -77,6 +77,7 @@ std::string manual_page(const ManualEntry& entry) {
   out += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(entry.summary));
   out += fmt::format(".SH SYNOPSIS\n{}\n", roff(help.substr(0, first)));
   out += fmt::format(".SH DESCRIPTION\n{}\n.SH OPTIONS\n", roff(help.substr(first + 1, second - first - 1)));
+  // .TP begins a paragraph with a tag: the flag, then its text.
   visit_options(entry.set, [&out](const auto& option) {
     std::string value = option.format_parameter();
     out += fmt::format(".TP\n.B {}\n{}\n", roff(option.format_name() + (value.empty() ? "" : " " + value)),

@@ -33,6 +33,7 @@ NamedValues::NamedValues(std::string command, std::string flag, const std::strin
   name_ = parts.front();
   FQ_CHECK(std::ranges::find(names, name_) != names.end(), command_, "--{} has no '{}'{}", flag_, name_,
            fq::detail::did_you_mean(name_, names));
+  // Keys depend on the name: "focal" has gamma, "huber" has delta.
   const auto own = keys(name_);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const auto equal = parts[i].find('=');
@@ -63,6 +64,7 @@ std::int64_t NamedValues::read_whole(const std::string& key, const std::string& 
 
 std::int64_t NamedValues::read_steps(const std::string& key, const std::string& text,
                                      std::int64_t steps_per_epoch) const {
+  // "3e" are three epochs. A number such as 1e3 ends with a digit.
   if (!text.ends_with('e')) return read_whole(key, text);
   return read_whole(key, text.substr(0, text.size() - 1)) * steps_per_epoch;
 }

@@ -39,6 +39,7 @@ nb::list quantizers(Network& self) {
     nb::dict row;
     row["name"] = name;
     row["aliases"] = nb::cast(aliases);
+    // Weights and activations have different calibration, so callers need to know.
     row["weight"] = of_weights.contains(quantizer);
     row["enabled"] = quantizer->params().enabled;
     row["needs_amax"] = quantizer->descriptor().needs_amax();
@@ -90,6 +91,7 @@ nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
   return out;
 }
 
+// Traces the model with a batch of this size. Nothing is computed.
 nb::dict summary_dict(Network& self, std::int64_t batch) {
   const Summary found = summary(self.module(), self.input_shape(batch));
   nb::list rows;

@@ -36,6 +36,7 @@ namespace {
 
 using nb::arg, nb::none;
 
+// x: [N, sample shape]. `like` is x, so the result has its array type.
 nb::object forward(Network& self, nb::object x) {
   const Call call{"model", x};
   const Tensor input = call.tensor(x, "x");
@@ -74,6 +75,7 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
   return {target, source.to(target.dtype())};
 }
 
+// Buffers are handles: copying into them changes the model.
 void load_state_dict(Network& self, const nb::dict& state) {
   check_not_compressed(self.module(), "load_state_dict");
   // Two passes: all entries are matched before the first one is copied, so that an error changes nothing.
@@ -131,6 +133,7 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   });
 }
 
+// Returns the model, so that calls can be chained.
 Network& quantize_model(Network& self, nb::object config) {
   const auto json = quantization_config(config_text(config));
   unlocked([&] { self.quantize(json); });

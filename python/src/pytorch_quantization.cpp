@@ -29,6 +29,7 @@ nb::object tensor_quant(nb::object x, nb::object amax, int num_bits, bool is_uns
     scale = s.tensor();
     return codes;
   });
+  // `first` is the codes, or (codes, grad_x).
   if (grad_codes.is_none()) return nb::make_tuple(first, call.give(scale));
   return nb::make_tuple(first[0], call.give(scale), first[1]);
 }

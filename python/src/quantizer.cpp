@@ -112,6 +112,7 @@ void bind_calibrator(nb::module_& m) {
       "the bins of a histogram: \"torch\" as torch.histc, \"numpy\" as numpy.histogram.");
 }
 
+// Calls return dequantized values without a gradient. Training goes through Model or fakequant.torch.
 void bind_tensor_quantizer(nb::module_& m) {
   nb::class_<TensorQuantizer>(m, "TensorQuantizer", "Observes and quantizes a tensor.")
       .def(

@@ -23,6 +23,7 @@ Tensor checked_host(const Tensor& tensor, const char* function) {
 nb::object stored_bytes(const Tensor& tensor) {
   const Tensor host = checked_host(tensor, "Tensor.bytes").to(Layout::row_major);
   Tensor out = Tensor::empty({host.nbytes()}, DType::u8);
+  // An empty tensor may have no memory, and memcpy requires valid pointers even for zero bytes.
   if (host.nbytes() > 0) std::memcpy(out.mutable_raw(), host.raw(), static_cast<std::size_t>(host.nbytes()));
   return to_array(out, false);
 }
@@ -68,6 +69,7 @@ void bind_tensor(nb::module_& module) {
                   fmt::format("[Tensor.numpy] numpy has no type for {}: use bytes(), or to('float32') of a "
                               "bfloat16",
                               name(host.dtype())));
+            // The array shares the memory with the tensor.
             return to_array(host, false);
           },
           "Returns a numpy array over the same memory. Raises ArgumentError for a type that numpy does not "

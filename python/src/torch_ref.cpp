@@ -27,6 +27,7 @@ void bind_learnable(nb::module_& m) {
                                 : torch_ref::fake_quantize_learnable_per_channel_affine(
                                       v, s, z, nb::cast<int>(axis), quant_min, quant_max, grad_factor);
         });
+        // backward() of `graded` has filled the gradients of scale and zero point.
         return wants_gradient ? nb::make_tuple(out[0], out[1], call.give(s.grad()), call.give(z.grad()))
                               : out;
       },

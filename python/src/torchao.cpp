@@ -101,6 +101,7 @@ void bind_fake(nb::module_& m) {
                      z = call.tensor(zero_point, "zero_point");
         const auto type = integer_type(quant_dtype);
         const auto way = torchao::zero_point_domain(domain);
+        // The mask is a bit per element, which `give` turns into bools.
         const auto [y, mask] = unlocked([&] {
           return torchao::fake_quantize_affine_cachemask(input, to_shape(block_size), s, z, type,
                                                          {quant_min, quant_max}, way);
@@ -121,6 +122,7 @@ void bind_choice(nb::module_& m, const char* name, Choose choose, const char* ab
       name,
       [name, choose](nb::object x, const std::string& mapping_type, const Block& block_size,
                      nb::object target_dtype, Bound quant_min, Bound quant_max, std::optional<double> eps,
+                     // keepdim keeps axes of length 1 in the results.
                      nb::object scale_dtype, nb::object zero_point_dtype, bool keepdim) {
         const Call call{name, x};
         const Tensor input = call.tensor(x, "x");
