@@ -89,8 +89,7 @@ void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const 
     loader.class_weights.push_back(weight);
   }
   if (!loader.balanced && loader.class_weights.empty()) return;
-  // Labels of bce and focal with two classes are stored as class indices, so samples can be drawn by class
-  // too.
+  // Labels of bce and focal may be class indices. Samples can then be drawn by class too.
   const bool classes = one_class_each(task, data) || (yes_or_no(task) && data.classes() > 0);
   FQ_CHECK(classes, command,
            "--set loader.{} requires one class for each sample, and y of --data with --loss {} has no such "

@@ -47,7 +47,7 @@ Words schedule_words() {
 
 std::string schedule_kind(const std::string& word) {
   const auto words = schedule_words();
-  // Both lists have the same order, so the position of the word is that of the kind.
+  // Words and kinds have the same order.
   return schedule_kinds()[static_cast<std::size_t>(std::ranges::find(words, word) - words.begin())];
 }
 

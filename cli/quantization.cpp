@@ -336,7 +336,7 @@ std::optional<CollectedSamples> choose_ranges(Network& network, const Quantizati
   if (!calibrates) return std::nullopt;
   auto collected = calibrate_network(network, calibration, batches, data, output, import.has_value());
   warn_of_quantizers(network, data, "calibrate");
-  // Without all ranges, the accuracy would be that of a partly quantized network.
+  // Without all ranges, the network is only partly quantized, and its accuracy means little.
   if (!uncalibrated_quantizers(network.module()).empty()) return collected;
   if (const auto found = sample_accuracy(network, data)) {
     output.line(found->text());

@@ -193,7 +193,7 @@ struct PredictionParts::Body {
     nlohmann::json axes = nlohmann::json::object();
     for (const auto& [name, parts] : recorder.codes()) {
       const auto axis = batch_axis(parts, sizes);
-      // Codes without an axis of samples are equal in all batches, so the first batch stands for all.
+      // Codes without an axis of samples are equal in all batches, so one batch is stored.
       state.set("codes/" + name, axis ? detail::join(parts, *axis) : parts.front());
       if (axis != 0) axes[name] = axis ? nlohmann::json(*axis) : nlohmann::json(nullptr);
     }
@@ -216,7 +216,7 @@ PredictionParts::~PredictionParts() = default;
 
 void PredictionParts::add(const Tensor& x, const Tensor& logits) {
   if (body_->options.inputs) body_->x.push_back(x);
-  // Files have logical order, whatever the device and layout of the computation.
+  // Files have row-major order. The layout of the computation depends on the device.
   body_->logits.push_back(logits.to(Device::cpu()).to(Layout::row_major));
   if (x.defined()) body_->sizes.push_back(x.dim(0));
   body_->recorder.next_batch();

@@ -99,7 +99,7 @@ void list_rules(ordered_json& config) {
     for (const auto& [pattern, fields] : config[key].items()) {
       ordered_json entry = key == std::string("rules") ? fields : ordered_json{{pattern, fields}};
       if (key == std::string("rules")) entry["pattern"] = pattern;
-      // Later rules override earlier ones, so the rule "default" goes first, wherever the object has it.
+      // Later rules override earlier ones, so the rule "default" goes first.
       list.insert(pattern == "default" ? list.begin() : list.end(), std::move(entry));
     }
     config[key] = std::move(list);

@@ -66,8 +66,8 @@ std::string calibrated_text(const Network& network, double seconds, const std::s
 
 void calibrate(const CalibrateOptions& options, const Calibration& state, Output& output,
                nlohmann::ordered_json& result) {
-  // The lock covers the whole run: two processes that add samples to one state would otherwise lose those of
-  // one.
+  // The lock covers the whole run. Two processes that add samples to one state would otherwise overwrite each
+  // other.
   const auto lock = lock_state(options.calibration);
   // Checked again: the state may have been written since the plan was made.
   check_calibration_options(options.calibration, "calibrate");

@@ -140,7 +140,7 @@ Plan plan_compress(const CompressOptions& options, PlannedFiles& planned) {
   plan.add(
       fmt::format("{} {}", options.undo ? "restore float weights from the codes of" : "pack the weights of",
                   options.checkpoint),
-      // The handles of both steps share one module, so that the second step writes what the first one packed.
+      // The handles of both steps share one module, so the second step writes the packed weights.
       [&options, network = *network](Output& output, ordered_json& result) mutable {
         result["output"] = options.output;
         if (options.undo)

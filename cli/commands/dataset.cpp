@@ -63,7 +63,7 @@ void check_data(const CheckDataOptions& options, Output& output, ordered_json& r
   std::int64_t wrong = 0, doubts = 0;
   for (const auto& finding : fq::detail::check_data_set(options.file, stop)) {
     print(finding, output);
-    // Doubts are possible errors, such as duplicates, which --strict counts as errors.
+    // Doubts are possible errors, for example duplicates. --strict counts them as errors.
     wrong += finding.verdict == Verdict::wrong ? 1 : 0;
     doubts += finding.verdict == Verdict::doubt ? 1 : 0;
     list.push_back({{"verdict", name(finding.verdict)},

@@ -268,7 +268,7 @@ ordered_json write_transformer(const Network& network, const std::string& path, 
           {"tokens", tokens ? classes : 0}};
 }
 
-// Counts the tensors of the file, without buffers such as running means.
+// Counts parameters, without buffers (running means).
 std::int64_t parameter_count(const ImportedModel& model) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : model.state.tensors())

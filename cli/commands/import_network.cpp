@@ -19,8 +19,8 @@ namespace fq::cli {
 void take_quantization(Network& network, const FileQuantization& quantization, const std::string& file) {
   const QuietLog quiet;  // warnings about the config are for the author of the file
   try {
-    // Places quantizers by rules, then replaces their scales by those of the file. No range is computed
-    // again, so codes keep their bits.
+    // Places quantizers by rules, then sets the scales of the file. No range is computed again, so codes keep
+    // their bits.
     network.quantize(nlohmann::ordered_json::parse(quantization.config));
     quantization.set_grids(network.module());
   } catch (const ArgumentError& error) {

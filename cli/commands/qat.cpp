@@ -59,8 +59,7 @@ struct QatRun {
 /// decides.
 std::optional<bool> self_distillation(const TrainingOptions& training) {
   if (training.teacher.teacher) return training.teacher.is_self();
-  // By default the float network is no teacher if flags change samples, labels or loss, or load other
-  // weights.
+  // Flags that change samples, labels or loss, or load other weights, switch the default teacher off.
   const bool decides = !training.sampling.augment.empty() || training.label_smoothing ||
                        training.model.init || training.task.loss;
   return decides ? std::optional(false) : std::nullopt;
@@ -171,8 +170,8 @@ void place_planned(QatRun& qat, const QatFlags& flags, const PlannedFiles& plann
   qat.quantization = read_quantization(options, flags.formats.effective_bits.has_value());
   if (flags.formats.effective_bits)
     return check_plannable(qat.run.network, flags.formats, options, *qat.quantization);
-  // A resumed run has the ranges of its checkpoint and does not calibrate, so the flags of calibration are
-  // not checked.
+  // A resumed run has the ranges of its checkpoint. It does not calibrate, so flags of calibration are not
+  // checked.
   const std::optional<bool> images = !options.skips_calibration();
   place_quantizers(qat.run.network, options, flags.calibration, *qat.quantization,
                    qat.run.resume ? std::nullopt : images);

@@ -87,7 +87,7 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Sensi
            "{} is already quantized: a plan begins with a float checkpoint", file);
   auto data =
       open_network_data(network, options.data.data, options.data.split, Labels::if_there, "sensitivity");
-  // Divergence compares outputs with those of the float network and needs no labels.
+  // Divergence compares outputs with the float outputs and needs no labels.
   FQ_CHECK(data->classes() > 0 || options.score != DamageScore::loss, "sensitivity",
            "--score loss needs labels, and {} has none: give data with y, or --score divergence",
            options.data.data);

@@ -115,7 +115,7 @@ void check_differences(const ReportFields& side, std::int64_t logits,
   }
   static_cast<void>(side.count("codes_different", different, different));
   static_cast<void>(side.count("logit_bits_different", 0, logits));
-  // A sample flips if its predicted class differs, so there are at most as many flips as predictions.
+  // A sample flips if its predicted class differs. "answers" is the number of predictions.
   static_cast<void>(side.count("flips", 0, side.count("answers", 0, logits)));
   side.share_or_null("max_abs_diff");
   static_cast<void>(side.object("largest_steps"));

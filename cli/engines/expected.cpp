@@ -50,7 +50,7 @@ void LayerRecorder::record_op(std::string_view op, const std::vector<Variable>& 
   layers_.set(at + "y", host_copy(output.tensor()));
   if (inputs.size() > 2 && inputs[2].defined()) layers_.set(at + "bias", host_copy(inputs[2].tensor()));
   // The attribute "engine" marks layers that quantize their input rows at run time (targets ggml, xnnpack,
-  // ort_dynamic). Their weight codes are compared with those of the engine.
+  // ort_dynamic). Their weight codes are compared with the codes of the engine.
   const bool by_rows = std::ranges::any_of(attributes, [](const auto& a) { return a.first == "engine"; });
   if (const QuantizedTensor* codes = inputs.at(1).quantized(); by_rows && codes != nullptr) {
     layers_.set(at + "codes", host_copy(codes->codes));
@@ -238,7 +238,7 @@ Expected write_expected(Network& network, const std::shared_ptr<const Dataset>& 
       [&](const StateDict& state) { count_expected(state, expected); }, output);
   if (engine.layers) expected.layers = write_layers(network, data, folder.file("layers.h5"), output);
   // An exported file has folded batch norms. Both versions are compared: the trained network, and the folded
-  // one, whose rounding is that of the file.
+  // one, which rounds like the file.
   if (network.live_batch_norms() == 0 || network.fold() == 0) return expected;
   expected.folded = write_predictions(
       network, samples, options.batch, predicted, folder.file("folded"), [](const StateDict&) {}, output);

@@ -24,7 +24,7 @@ std::optional<Network> teacher_network(const TeacherOptions& options, const Plan
   auto out = planned.network(path);
   if (!out) return out;
   check_not_compressed(*out, options.command, path);
-  // A quantized teacher must have ranges. Those of an earlier phase are not known yet.
+  // A quantized teacher must have ranges. The ranges of an earlier phase are not known yet.
   if (out->quantized() && !planned.holds(path)) check_calibrated(*out, options.command);
   return out;
 }

@@ -55,7 +55,7 @@ struct OutputFile {
   WrittenFile file;
 };
 
-// `written` may return several files for one flag, such as a checkpoint and the best epoch.
+// `written` may return several files for one flag, for example a checkpoint and the best epoch.
 std::vector<OutputFile> outputs(const FlagSet& set, const Flags& flags) {
   std::vector<OutputFile> out;
   for (const auto& [flag, written] : set.file_flags())
@@ -74,8 +74,7 @@ void check_not_read(const OutputFile& output, const std::vector<ReadFile>& read,
 
 void check_kind(const OutputFile& output, const Flags& flags) {
   const std::string found = output_kind(output.file.path);
-  // A file of the kind that the command writes is replaced without a question, like the output of an earlier
-  // call.
+  // A file of the same kind is probably the output of an earlier call and is replaced.
   FQ_CHECK(found.empty() || found == output.file.kind || flags.on("force"), flags.command(),
            "--{} would replace {}, which is {}, by {}: name another file, or give --force", output.flag,
            output.file.path, found, output.file.kind);
@@ -93,8 +92,8 @@ void make_parent_folder(const WrittenFile& file, std::vector<std::string>& made)
   error.clear();
   if (!folder.empty()) fs::create_directories(folder, error);
   for (const auto& folder_made : missing)
-    // The name of a new folder is in its parent, which must be on disk before a file inside counts as
-    // written.
+    // The parent stores the name of the new folder. Without the sync, a power failure could lose it with its
+    // files.
     (void)fq::detail::sync_folder(fq::detail::parent_folder(folder_made));
   made.insert(made.begin(), missing.begin(), missing.end());
   if (error)
@@ -184,8 +183,8 @@ std::optional<Network> PlannedFiles::network(const std::string& path) const {
   const auto found = identities_.find(path_key(path));
   if (found == identities_.end()) return load_network(path);
   if (!found->second) return std::nullopt;
-  // The values are initial ones. Structure, shapes and quantizers are those of the future checkpoint, which
-  // is all that plans check.
+  // The network has the structure and the quantizers of the future checkpoint, with initial values. Plans
+  // check nothing that depends on values.
   return Network::create(*found->second);
 }
 

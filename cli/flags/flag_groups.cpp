@@ -29,7 +29,7 @@ void add_general_flags(FlagSet& set, GeneralOptions& options) {
 
 Device chosen_device(const GeneralOptions& options, std::string_view command) {
   const Device given = Device::parse(options.device);
-  // Several processes on one machine: rank i uses GPU i, whatever number --device names.
+  // With several processes on one machine, rank i uses GPU i, and the number in --device has no effect.
   const Launched here = launched();
   if (here.ranks == 1 || !given.is_cuda()) return given;
   FQ_CHECK(here.ranks_here <= cuda_device_count(), command,

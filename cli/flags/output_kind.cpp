@@ -70,8 +70,7 @@ std::optional<std::string> onnx_producer(const std::string& path) try {
   bool graph = false;
   while (fields.more()) {
     const std::uint64_t tag = fields.varint(), field = tag >> 3, type = tag & 7;
-    // Any bytes can look like protobuf. Unknown fields and other wire types show that the file is no ONNX
-    // model.
+    // Any bytes can look like protobuf. An unknown field or another wire type excludes an ONNX model.
     if (std::ranges::find(kFields, field) == std::end(kFields) || (type != kVarint && type != kBytes))
       return std::nullopt;
     graph = graph || field == kGraph;

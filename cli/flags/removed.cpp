@@ -114,7 +114,7 @@ std::string MovedFlag::setting_text(const nlohmann::ordered_json& json) const {
 
 const MovedFlag* find_moved_flag(std::string_view command, std::string_view name) {
   const auto* found = std::ranges::find(kMoved, name, &MovedFlag::name);
-  // Other commands still have some of these flags, such as --percentile of calibrate.
+  // Other commands still have some of these flags, for example --percentile of calibrate.
   const bool had = command == "qat" || command == "train";
   return found == kMoved.end() || !had || (command == "train" && !found->of_train) ? nullptr : found;
 }

@@ -105,7 +105,7 @@ std::string manual_overview(const std::vector<ManualEntry>& entries) {
 
 void write_manual(const std::string& folder) {
   const auto entries = manual_entries();
-  // Folder names are those that man, bash, zsh and fish search below a prefix such as ~/.local/share.
+  // man, bash, zsh and fish search these folders below a prefix, for example ~/.local/share.
   put_page(folder + "/man/man1", "fakequant.1", manual_overview(entries));
   for (const auto& entry : entries)
     put_page(folder + "/man/man1", page_name(entry.name) + ".1", manual_page(entry));

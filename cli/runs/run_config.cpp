@@ -216,8 +216,8 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
     if (out[key] == "") out.erase(key);
   out["sample_shape"] = run.data->sample_shape();
   out["ranks"] = options.distributed.ranks ? options.distributed.ranks->size() : 1;
-  // Flags of the user and defaults are recorded apart: a resumed run repeats the former, and the latter show
-  // what a later version changed.
+  // Given flags and defaults are recorded separately: a resumed run repeats the given flags, and keeps
+  // recorded defaults that a later version changed.
   ordered_json given = ordered_json::object(), defaults = ordered_json::object();
   for (const auto& name : set.names()) {
     if (is_of_call(name) || !flags.has(name)) continue;
@@ -281,8 +281,7 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
 
 namespace {
 
-/// Returns true for {"epochs": 40} and {"steps": 500}.
-/// The upper bounds are those of the flags.
+/// Returns true for {"epochs": 40} and {"steps": 500}. The flags --steps and --epochs have the same bounds.
 bool is_length(const nlohmann::json& value) {
   if (!value.is_object() || value.size() != 1) return false;
   const bool by_steps = value.contains("steps");

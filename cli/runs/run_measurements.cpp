@@ -54,7 +54,7 @@ ordered_json phase_times(const Profile& profile) {
 
 Tensor some_inputs(const Run& run) {
   if (!run.network.quantized()) return {};
-  // The same samples for every epoch, so that curves of clipping are comparable.
+  // Every epoch measures the same samples, so that curves of clipping are comparable.
   DataLoader loader(some_samples(run.data, kClipSamples, 0), {.batch_size = kClipSamples, .shuffle = false});
   const auto batch = loader.next();
   return batch ? batch->x.to(run.network.module().device()) : Tensor();

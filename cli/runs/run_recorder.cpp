@@ -131,7 +131,7 @@ void RunRecorder::begin(ordered_json config, std::int64_t step) {
   Body& run = *body_;
   run.files.begin(config, step);
   run.step = step;
-  // The path ends with a slash, so the name of the folder is that of the parent.
+  // The path ends with a slash, so `filename` alone would be empty.
   run.page.title = fs::path(run.files.folder().path).parent_path().filename().string();
   if (run.page.title.empty()) run.page.title = run.files.folder().path;
   run.page.config = std::move(config);

@@ -25,7 +25,7 @@ constexpr std::pair<const char*, unsigned> kArm[] = {{"asimd", 1}, {"asimddp", 2
 /// Returns the text after the colon in the first line "name : value" whose name begins with one of `names`.
 std::string read_field(const char* path, const std::vector<std::string>& names) {
   std::ifstream file(path);
-  // The first line of several equal ones is that of the first processor.
+  // The file repeats the fields for every processor. The first one is enough.
   for (std::string line; std::getline(file, line);)
     for (const auto& name : names) {
       const auto colon = line.find(':');

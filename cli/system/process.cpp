@@ -23,7 +23,7 @@ std::atomic<int> last_signal{0}, graceful{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void handle_signal(int number) {
-  // Nothing to save: the default action, so that the parent process sees the signal as the cause.
+  // There is nothing to save. The default action shows the parent process the signal as the cause.
   if (number != SIGINT && graceful == 0) {
     std::signal(number, SIG_DFL);
     std::raise(number);

@@ -131,8 +131,8 @@ pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& li
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) throw SystemError(fmt::format("[run_program] no process: {}", std::strerror(errno)));
   if (child == 0) become(arguments.data(), environment.data(), limits, parent, failure);
-  // With the parent's end closed, the read ends when exec closes that of the child (O_CLOEXEC) or when the
-  // child writes its error.
+  // The read ends when exec closes the pipe of the child (O_CLOEXEC), or when the child writes its error. An
+  // open end of the parent would keep it waiting.
   failure.close_writing();
   const int error = failure.read_error();
   if (error != 0) ::waitpid(child, nullptr, 0);

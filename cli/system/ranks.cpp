@@ -19,7 +19,7 @@ bool is_for_one(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
   if (first == "inspect") return std::ranges::find(arguments, "--calibration") == arguments.end();
-  // Options such as --version and misspelled commands are left to `dispatch`, which prints one message.
+  // `dispatch` handles --version and unknown commands, with one message for all ranks.
   const bool known = std::ranges::find(commands(), first, &Command::name) != commands().end();
   return (known || first == "--manual") && std::ranges::find(kShared, first) == std::end(kShared);
 }

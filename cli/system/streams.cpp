@@ -53,8 +53,7 @@ void put(std::string_view text) noexcept {
 
 bool is_terminal() {
   if (isatty(STDOUT_FILENO) != 1 || silent) return false;
-  // Open MPI gives its ranks a terminal. What counts is where mpiexec writes: the standard output of the
-  // parent process.
+  // Open MPI gives its ranks a terminal. The user sees the standard output of mpiexec, the parent process.
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
   std::error_code none;
   const auto of_mpiexec =

@@ -36,7 +36,7 @@ Output::Output(bool json, Telling telling)
 
 Output::~Output() { clear_bar(); }
 
-// The transcript gets every line, whatever the terminal shows.
+// The transcript gets every line, also with --quiet and --json.
 void Output::line(std::string_view text) {
   note_line(text);
   if (json_ || telling_ == Telling::quiet) return;

@@ -49,7 +49,7 @@ void TrainingReport::print_remaining_time(const StepReport& step) {
 /// Returns the validation scores as text, and adds them to the JSON object of the epoch.
 std::string TrainingReport::validation_text(const Evaluation& validation) {
   std::string text = ", validation";
-  // Keys with "val_" are also those of the run record and of the result.
+  // The run record and the result have the same keys with "val_".
   last_["val_loss"] = validation.loss;
   if (accuracy_) {
     text += fmt::format(" {:.2f} %", 100 * validation.accuracy);
@@ -120,7 +120,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std:
   const std::string steps = before == 0 ? fmt::format("{} steps", result.steps)
                                         : fmt::format("{} of {} steps", result.steps - before, result.steps);
   std::string text = fmt::format("{} in {}, {}", steps, duration(watch_.seconds()), path);
-  // No file of the best epoch is next to a device such as /dev/null.
+  // A run that writes to a device (/dev/null) has no file of the best epoch.
   if (result.best_epoch >= 0 && allows_sibling_files(path)) {
     const std::string best = best_checkpoint_path(path);
     found.update({{"best", best}, {"best_epoch", result.best_epoch + 1}});

@@ -64,7 +64,7 @@ std::int64_t NamedValues::read_whole(const std::string& key, const std::string& 
 
 std::int64_t NamedValues::read_steps(const std::string& key, const std::string& text,
                                      std::int64_t steps_per_epoch) const {
-  // "3e" are three epochs. A number such as 1e3 ends with a digit.
+  // "3e" is three epochs. A number like 1e3 ends with a digit.
   if (!text.ends_with('e')) return read_whole(key, text);
   return read_whole(key, text.substr(0, text.size() - 1)) * steps_per_epoch;
 }

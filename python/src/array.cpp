@@ -172,7 +172,7 @@ Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
 
 Constant Call::constant(nb::handle value, std::string_view argument) const {
   if (!value.is_valid() || value.is_none()) return {};
-  // A Python number has no element type. Constant converts it to that of the other operand.
+  // A Python number has no element type. Constant converts it to the type of the other operand.
   if (is_number(value)) return Constant(nb::cast<double>(value));
   if (is_list(value)) {
     std::vector<double> numbers;

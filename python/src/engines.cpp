@@ -72,7 +72,7 @@ void bind_tripy(nb::module_& module) {
       arg("input"), arg("scale"), arg("dtype") = "float32", arg("dim") = none(), "Returns codes * scale.");
 }
 
-// The same arithmetic as ONNX. TensorRT requires zero points of 0.
+// TensorRT has the arithmetic of ONNX and requires zero points of 0.
 void bind_tensorrt(nb::module_& module) {
   nb::module_ m = module.def_submodule(
       "tensorrt", "Quantize and Dequantize layers of TensorRT, and entries of calibration caches.");

@@ -141,11 +141,10 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   options.validation.restore_best = restore_best;
   options.seed = seed;
   options.checkpoint.out = out;
-  // A step of batch_size samples consists of `accumulation` gradients of micro_batch samples, which the ranks
-  // share.
+  // A step sums `accumulation` gradients of micro_batch samples each. The ranks share these gradients.
   const auto ranks = to_communicator(given);
   options.update.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
-  // One process with micro_batch uses the exact sums too, so that its bits equal those of several ranks.
+  // One process with micro_batch uses the exact sums too, so that its bits equal the bits of several ranks.
   if (micro_batch > 0) options.distributed.ranks = ranks ? ranks : one_rank();
   options.distributed.reduction = parse_reduction(reduce);
   if (reduce != "exact" && !options.distributed.ranks)

@@ -15,8 +15,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);  // a call stops after its current operator
 
-// `ends`: the atexit handler has begun. `ending_thread` is written before `ends`, so readers of `ends` see
-// it.
+// `ends` is set when the atexit handler runs. It is written after `ending_thread`, so a reader of both sees
+// the thread.
 std::atomic<bool> ends = false;
 std::thread::id ending_thread;
 std::atomic<int> computing = 0;      // threads without the lock
@@ -72,7 +72,7 @@ void end_calls() {
 bool is_running() noexcept { return Py_IsInitialized() != 0 && !is_finalizing(); }
 bool must_end() noexcept { return ends && !is_ending_thread(); }
 
-// A new call after the end has begun must not start: the interpreter would be gone when it returns.
+// No new call may start during the end: the interpreter would not exist when the call returns.
 Unlocked::Unlocked() {
   if (must_end()) {
     PyErr_SetNone(PyExc_SystemExit);

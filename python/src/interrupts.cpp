@@ -62,7 +62,7 @@ Interrupts::Interrupts() {
   install_handler();
   for (auto& call : calls) {
     std::atomic<bool>* none = nullptr;
-    // Claims a free slot. If all are taken, the call still ends by `due` on Python's main thread.
+    // Uses a free slot. Without a free slot, only Python's main thread can end the call, by `due`.
     if (call.compare_exchange_strong(none, &stop)) return;
   }
 }
@@ -96,7 +96,7 @@ bool Interrupts::due() {
 }
 
 void Interrupts::end_call(std::exception_ptr thrown) {
-  // The flag also stops loops of the library that check nothing else.
+  // Loops of the library check only this flag.
   thrown_ = std::move(thrown);
   stop = true;
 }

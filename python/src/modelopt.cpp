@@ -16,8 +16,7 @@ namespace {
 
 using nb::arg, nb::none;
 
-/// Returns the bias of a number or an array.
-/// None gives an undefined tensor, which is no bias.
+/// Returns the bias of a number or an array. For None, the result is undefined: there is no bias.
 Tensor offset(const Call& call, nb::handle bias) {
   return is_number(bias) ? Tensor::scalar(nb::cast<double>(bias)) : call.tensor(bias, "bias");
 }
@@ -173,7 +172,7 @@ void def(nb::module_& m, const char* name, F make, const char* about) {
 }
 
 using Numbers = std::vector<std::int64_t>;
-// The order of this list is that of the pickled state and must not change.
+// Pickled states have this order, which must not change.
 constexpr Tensor QTensor::*kTensors[] = {&QTensor::codes,       &QTensor::scale,        &QTensor::scale2,
                                          &QTensor::scale_codes, &QTensor::double_scale, &QTensor::scale_zero};
 

@@ -89,7 +89,7 @@ std::vector<Variable> layer_inputs(const nb::list& given, const std::vector<bool
     const Tensor input = Call{"record_layer"}.tensor(nb::borrow(given[i]), name);
     out.push_back(input.defined() ? Variable(input, wants_gradient[i]) : Variable());
   }
-  // Optional inputs at the end, such as a mask, are left out.
+  // Optional inputs at the end, for example a mask, are left out.
   while (!out.empty() && !out.back().defined()) out.pop_back();
   return out;
 }
@@ -160,7 +160,7 @@ void set_range_growth(Network& self, const std::vector<std::string>& names, nb::
 nb::tuple backward(Recording& self, nb::object grad_y) {
   const Call call{"backward", grad_y};
   const Tensor seed = call.tensor(grad_y, "grad_y");
-  // Gradients live in torch. Those of the library are taken out after each backward pass.
+  // torch accumulates gradients. The library only computes the gradients of one backward pass.
   self.module->zero_grad();
   unlocked([&] {
     self.y.backward(seed);
@@ -191,7 +191,7 @@ void share_parameters(Network& self, const nb::dict& arrays, bool written) {
       throw ArgumentError(fmt::format("[share_parameters] '{}' is {}, the model has {}", name,
                                       given.defined() ? given.describe() : "None",
                                       parameter.tensor().describe()));
-    // Usually the memory is that of the last call.
+    // Usually the memory has not changed since the last call.
     if (given.raw() != parameter.tensor().raw()) parameter.set_tensor(given);
     // mutable_raw() increments the version of the storage, which makes cached codes stale.
     if (written) static_cast<void>(parameter.mutable_tensor().mutable_raw());

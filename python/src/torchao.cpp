@@ -18,8 +18,8 @@ using nb::arg, nb::none;
 using Block = std::vector<std::int64_t>;
 using Bound = std::optional<std::int64_t>;
 
-/// Returns the integer type of "torch.int8", torch.uint4, "int8".
-/// torchao names types that torch tensors need not have, such as torch.uint4.
+/// Returns the integer type of "torch.int8", torch.uint4, "int8". torchao names types that torch tensors need
+/// not have, for example torch.uint4.
 torchao::IntegerType integer_type(nb::handle value) {
   const auto name = nb::cast<std::string>(nb::str(value));
   return torchao::IntegerType::named(name.starts_with("torch.") ? name.substr(6) : name);

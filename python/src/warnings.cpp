@@ -105,7 +105,7 @@ enum Class { base, argument, file, numeric, backend, system, count };
 PyObject* classes[count];  // never freed: exception translators are never removed
 
 /// Returns a new exception class of the module, derived from `parent` and from a built-in class if given.
-/// A built-in base such as ValueError lets callers catch the errors without this module.
+/// With a built-in base, for example ValueError, callers can catch the errors without this module.
 PyObject* make_class(nb::module_& module, const char* name, const char* about, PyObject* parent,
                      PyObject* natural) {
   const nb::object bases = natural == nullptr ? nb::make_tuple(nb::borrow(parent))

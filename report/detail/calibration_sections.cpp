@@ -20,7 +20,7 @@ std::string span_text(const RangeReport& range, int digits) {
   return number(range.lowest, digits) + "–<wbr>" + number(range.highest, digits);
 }
 
-// The bar behind the number is a gradient of the style sheet that ends at --v.
+// The style sheet fills the cell up to --v.
 std::string sqnr_cell(std::optional<double> sqnr) {
   const double share = std::clamp(sqnr.value_or(0) / kFullBar, 0.0, 1.0);
   return cell(sqnr, decibels(sqnr), "sqnr", fmt::format("--v:{:.0f}%", 100 * share));
@@ -89,7 +89,7 @@ namespace {
 constexpr double kWidth = 1000, kHeight = 112;
 constexpr int kColours = 6;
 
-// The plan stores NaN for a value that was not measured, such as the accuracy of data without labels.
+// The plan stores NaN for a value that was not measured, for example the accuracy of data without labels.
 std::optional<double> known(double value) { return std::isnan(value) ? std::nullopt : std::optional(value); }
 
 std::string change(double value, int digits = 3) {

@@ -103,7 +103,7 @@ std::string heads(const std::vector<std::string>& flags) {
   return out + "</tr></thead>";
 }
 
-// Cells have the order of `heads`: fixed columns, then the flags in which the runs differ.
+// Cells in the order of `heads`: fixed columns, then one column per flag.
 std::string line(const RunSummary& run, const std::vector<std::string>& flags) {
   std::string out = fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(run.name));
   for (const auto* text : {&run.command, &run.model, &run.format, &run.state})

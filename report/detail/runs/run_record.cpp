@@ -118,8 +118,7 @@ std::string metrics_csv(const RunRecord& record) {
     if (counts(line))
       for (const auto& [key, value] : line.items())
         if (is_number_of_table(value) && std::ranges::find(columns, key) == columns.end())
-          // The order of the columns is that of their first line. Epochs have columns that steps lack, which
-          // stay empty there.
+          // A column is added at the first line that has its key. Lines without the key have an empty field.
           columns.push_back(key);
   std::string out = "event";
   for (const auto& column : columns) out += "," + column;

@@ -84,7 +84,7 @@ RunSummary summarize_run(const std::string& name, const ordered_json& config, co
     out.bytes = static_cast<std::int64_t>(*bytes);
   if (const auto parameters = optional_number_field(config, "parameters");
       parameters && out.bytes && *parameters > 0)
-    // Over all parameters. Those that are not quantized count with 32 bits, unlike in the bits of a format.
+    // Mean over all parameters. Float parameters count with 32 bits.
     out.bits = 8 * static_cast<double>(*out.bytes) / *parameters;
   out.ms_per_step = optional_number_field(result, "ms_per_step");
   out.seconds = optional_number_field(result, "seconds");
