@@ -98,10 +98,10 @@ void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const 
 }
 
 std::string augment_help() {
-  std::vector<std::string> words;
+  std::vector<std::string> items;
   for (const auto& change : augment_changes())
-    words.push_back(fmt::format("{}={}", change.name, change.help));
-  return fmt::format("changes of training samples: {}", fmt::join(words, ", "));
+    items.push_back(fmt::format("{}={}", change.name, change.help));
+  return fmt::format("changes of training samples: {}", fmt::join(items, ", "));
 }
 
 }  // namespace

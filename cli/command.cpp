@@ -57,8 +57,8 @@ const std::vector<Command>& commands() {
   return table;
 }
 
-// The steps refer to the options of this call, which must therefore outlive the plan. Nothing is planned here
-// that the files on disk do not have, so `none` stays empty.
+// The steps refer to the options of this call, which must therefore outlive the plan. Outside of a recipe no
+// earlier phase has planned files, so all inputs must exist.
 nlohmann::ordered_json Invocation::run(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   PlannedFiles none;
@@ -103,13 +103,13 @@ const Command& find_command(std::string_view name) {
 }
 
 const Command& find_part(const Command& command, const std::string& word) {
-  std::vector<std::string> words;
+  std::vector<std::string> names;
   for (const Command& part : command.parts()) {
-    words.emplace_back(part.name.substr(command.name.size() + 1));
-    if (words.back() == word) return part;
+    names.emplace_back(part.name.substr(command.name.size() + 1));
+    if (names.back() == word) return part;
   }
   FQ_CHECK(false, command.name, "unknown command '{} {}'{}", command.name, word,
-           detail::did_you_mean(word, words));
+           detail::did_you_mean(word, names));
   return command;
 }
 

@@ -31,12 +31,12 @@ void check_ids(const ModelSpec& spec, const std::string& model, const std::strin
       model, path, to_string(data.sample_shape()));
 }
 
-constexpr std::size_t kMostTold = 8;
+constexpr std::size_t kMostShown = 8;
 
 std::string shortened_list(const std::vector<std::string>& names) {
   const std::vector<std::string> shown(names.begin(),
-                                       names.begin() + std::ptrdiff_t(std::min(names.size(), kMostTold)));
-  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostTold ? ", .." : "");
+                                       names.begin() + std::ptrdiff_t(std::min(names.size(), kMostShown)));
+  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostShown ? ", .." : "");
 }
 
 ModelSpec model_spec(const ModelOptions& options) {

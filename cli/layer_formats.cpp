@@ -106,7 +106,7 @@ struct TableRow {
   Damage damage;
 };
 
-// NaN is a value that needs labels, on data without labels.
+// NaN: the value needs labels, and the data has none.
 std::string signed_number(double value, const char* format) {
   return std::isnan(value) ? "-" : fmt::format(fmt::runtime(format), value);
 }

@@ -244,12 +244,12 @@ const std::vector<Command>& dataset_commands() {
 void convert_data(const Command& part, const std::vector<std::string>& arguments) {
   // The process is replaced instead of started as a child: progress, Ctrl-C and exit status need no
   // forwarding.
-  auto words = arguments;
-  const std::string named = take_python(words), command(part.name);
-  words.insert(words.begin(), command.substr(command.find(' ') + 1));
+  auto forwarded = arguments;
+  const std::string named = take_python(forwarded), command(part.name);
+  forwarded.insert(forwarded.begin(), command.substr(command.find(' ') + 1));
   const std::string python = find_python(named, needed_modules(part.name, arguments));
   try {
-    replace_process(module_words(command, python, "fakequant.data", words));
+    replace_process(module_words(command, python, "fakequant.data", forwarded));
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("{} by --python or FAKEQUANT_PYTHON", error.what()));
   }

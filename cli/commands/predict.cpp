@@ -29,7 +29,7 @@ struct PredictOptions {
 };
 
 /// Returns the number of predictions of each class.
-std::vector<std::int64_t> count_answers(const Tensor& logits) {
+std::vector<std::int64_t> count_predictions(const Tensor& logits) {
   if (logits.rank() != 2) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(logits.dim(1)));
   const Tensor found = predictions(logits);
@@ -40,7 +40,7 @@ std::vector<std::int64_t> count_answers(const Tensor& logits) {
 }
 
 // Only classes that were predicted, so that the line stays short.
-std::string answers_text(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
+std::string counts_text(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t c = 0; c < counts.size(); ++c)
     if (counts[c] > 0)
@@ -49,7 +49,7 @@ std::string answers_text(const std::vector<std::int64_t>& counts, const std::vec
   return text;
 }
 
-ordered_json answers_json(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
+ordered_json counts_json(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
   ordered_json list = ordered_json::array();
   for (std::size_t c = 0; c < counts.size(); ++c)
     list.push_back(
@@ -100,16 +100,16 @@ void predict(const PredictOptions& options, const RunningNetwork& running, Outpu
     if (is_first_rank()) save_state(options.output, state, "predictions");
     warn_not_finite(state.at("logits"), data->size());
     datasets = state.names();
-    if (takes_classes(task.loss)) counts = count_answers(state.at("logits"));
+    if (takes_classes(task.loss)) counts = count_predictions(state.at("logits"));
   };
   predict_parts(network, data, options.data.batch, {.codes = options.codes}, save, output, "predict");
-  if (!classes.empty() && !counts.empty()) output.line(answers_text(counts, classes));
+  if (!classes.empty() && !counts.empty()) output.line(counts_text(counts, classes));
   output.line(fmt::format("{} {}, {} datasets in {}", data->size(), sample_noun(*data), datasets.size(),
                           options.output));
   result = {{"output", options.output},
             {"count", data->size()},
             {"datasets", datasets},
-            {"answers", answers_json(counts, classes)}};
+            {"answers", counts_json(counts, classes)}};
 }
 
 Plan plan_predict(const PredictOptions& options, PlannedFiles& planned) {

@@ -216,9 +216,9 @@ bool is_onnxruntime(const VerifyEngine& engine) { return engine.home == "ort"; }
 std::vector<std::string> command_line(const EngineRun& run, const EngineHome& home, const Expected& expected,
                                       const TemporaryFolder& folder, const std::string& report) {
   const EngineOptions& options = run.options;
-  std::vector<std::string> words{"--json=" + report, "--folder=" + folder.path()};
+  std::vector<std::string> arguments{"--json=" + report, "--folder=" + folder.path()};
   const auto add = [&](const char* name, const auto& value) {
-    if (value) words.push_back(fmt::format("--{}={}", name, *value));
+    if (value) arguments.push_back(fmt::format("--{}={}", name, *value));
   };
   add("tolerance", options.tolerance);
   add("code-tolerance", options.code_tolerance);
@@ -226,16 +226,16 @@ std::vector<std::string> command_line(const EngineRun& run, const EngineHome& ho
   add("threads", run.threads);
   if (is_onnxruntime(run.engine)) {
     add("level", options.level);
-    for (const auto& option : session_options(options.session)) words.push_back("--session=" + option);
+    for (const auto& option : session_options(options.session)) arguments.push_back("--session=" + option);
   } else {
-    words.push_back("--home=" + home.folder);
-    if (!expected.layers.empty()) words.push_back("--layers=" + expected.layers);
+    arguments.push_back("--home=" + home.folder);
+    if (!expected.layers.empty()) arguments.push_back("--layers=" + expected.layers);
   }
-  for (const auto& file : expected.folded) words.push_back("--folded=" + file);
+  for (const auto& file : expected.folded) arguments.push_back("--folded=" + file);
   // After "--" a file name that begins with a dash is no option.
-  words.insert(words.end(), {"--", run.model});
-  words.insert(words.end(), expected.files.begin(), expected.files.end());
-  return module_words("verify", home.python, std::string(run.engine.module), words);
+  arguments.insert(arguments.end(), {"--", run.model});
+  arguments.insert(arguments.end(), expected.files.begin(), expected.files.end());
+  return module_words("verify", home.python, std::string(run.engine.module), arguments);
 }
 
 }  // namespace
@@ -283,9 +283,9 @@ ordered_json run_engine(const EngineRun& run, const Expected& expected, const Te
   // The program writes its report to a file, because engines print to standard output too.
   const std::string report = folder.file("counts.json");
   const ProgramLimits limits{folder.file("output"), folder.file("errors"), run.options.timeout};
-  const auto words = command_line(run, home, expected, folder, report);
-  const ProgramEnd end = run_python("verify", words, limits, run.model);
-  auto found = read_engine_report(report, words[0], end.status, expected);
+  const auto arguments = command_line(run, home, expected, folder, report);
+  const ProgramEnd end = run_python("verify", arguments, limits, run.model);
+  auto found = read_engine_report(report, arguments[0], end.status, expected);
   std::ifstream lines(limits.output_file);
   for (std::string line; std::getline(lines, line);) output.line(line);
   return found;

@@ -106,7 +106,7 @@ json outline(const std::string& path) {
   std::ifstream file(path);
   // Streams report exhausted memory like a missing file. It must not count as a foreign file.
   if (!file && errno == ENOMEM) throw std::bad_alloc();
-  // Trace files have millions of events. The parser callback drops them, so that memory stays small.
+  // Trace files are large. The parser callback drops their events, so that memory stays small.
   const auto keep = [](int depth, json::parse_event_t, json&) { return depth <= 2; };
   return json::parse(file, keep, false);
 }

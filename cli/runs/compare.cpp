@@ -46,11 +46,11 @@ std::optional<Latency> time_onnx_runtime(const Network& network, const std::stri
   const ProgramEnd end =
       run_program(module_words("compare", python, "fakequant.engines.onnx_session", arguments),
                   {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
-  std::ifstream words(folder.file("out"));
+  std::ifstream result(folder.file("out"));
   Latency found;
   // The module prints the median in milliseconds and the name of the engine.
-  if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;
-  std::getline(words, found.engine);
+  if (end.status != 0 || !(result >> found.milliseconds >> std::ws)) return std::nullopt;
+  std::getline(result, found.engine);
   return found;
 } catch (const Error&) {  // without Python, or for a network that cannot be exported
   return std::nullopt;

@@ -142,13 +142,13 @@ double seconds_now() {
 }
 
 // Coordinates of a line, not measurements.
-bool is_place(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
+bool is_progress_key(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
 
 Scalars read_scalars(const nlohmann::ordered_json& line) {
   Scalars out;
   const std::string event = line["event"];
   for (const auto& [key, value] : line.items())
-    if (value.is_number() && !is_place(key)) out.emplace_back(event + "/" + key, value.get<double>());
+    if (value.is_number() && !is_progress_key(key)) out.emplace_back(event + "/" + key, value.get<double>());
   if (!line.contains("quantizers")) return out;
   for (const auto& [name, numbers] : line["quantizers"].items())
     for (const auto& [key, value] : numbers.items())
@@ -193,7 +193,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kMostCopied = std::int64_t{1} << 40;
 
 // Flags may hold bytes that are no UTF-8, which dump() would reject.
-std::string shown_whatever_it_holds(const ordered_json& value, int indent) {
+std::string dump_lossy(const ordered_json& value, int indent) {
   return value.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -232,13 +232,13 @@ void RunFiles::begin(const ordered_json& config, std::int64_t step) {
     record_.truncate(step);
   }
   write_file(folder_.metrics(), record_.text());
-  write_file(folder_.config(), shown_whatever_it_holds(config, 2) + "\n");
+  write_file(folder_.config(), dump_lossy(config, 2) + "\n");
   metrics_.emplace(folder_.metrics());
   if (events_) events_->begin(step);
 }
 
 void RunFiles::add(ordered_json line) {
-  metrics_->add(shown_whatever_it_holds(line, -1));
+  metrics_->add(dump_lossy(line, -1));
   record_.lines.push_back(std::move(line));
 }
 

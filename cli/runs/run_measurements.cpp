@@ -132,12 +132,12 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
   confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));
   std::vector<Mistake> mistakes;
   for (std::int64_t i = 0; i < samples; ++i) {
-    const std::int64_t is = label.data<std::int64_t>()[i], taken = predicted.data<std::int64_t>()[i];
-    if (taken < 0) continue;  // a NaN
-    ++confusion[std::size_t(is)][std::size_t(taken)];
-    if (is != taken)
-      mistakes.push_back({rows[std::size_t(i)], is, taken,
-                          label_probability(logits.data<float>() + i * classes, classes, is)});
+    const std::int64_t actual = label.data<std::int64_t>()[i], prediction = predicted.data<std::int64_t>()[i];
+    if (prediction < 0) continue;  // a NaN
+    ++confusion[std::size_t(actual)][std::size_t(prediction)];
+    if (actual != prediction)
+      mistakes.push_back({rows[std::size_t(i)], actual, prediction,
+                          label_probability(logits.data<float>() + i * classes, classes, actual)});
   }
   // The smallest probability of the right class first. Equal ones stay in the order of the rows.
   std::ranges::stable_sort(mistakes, {}, &Mistake::probability);

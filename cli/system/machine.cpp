@@ -56,11 +56,11 @@ std::vector<std::string> instruction_sets() {
       if (getauxval(AT_HWCAP) >> bit & 1) out.emplace_back(name);
     return out;
   }
-  std::istringstream words(read_field("/proc/cpuinfo", {"flags"}));
-  std::set<std::string> has;
-  for (std::string word; words >> word;) has.insert(word);
+  std::istringstream flags(read_field("/proc/cpuinfo", {"flags"}));
+  std::set<std::string> supported;
+  for (std::string flag; flags >> flag;) supported.insert(flag);
   for (const char* name : kUsed)
-    if (has.contains(name)) out.emplace_back(name);
+    if (supported.contains(name)) out.emplace_back(name);
   return out;
 }
 

@@ -212,7 +212,7 @@ NumBits Call::num_bits(nb::handle value, std::string_view argument) const {
 // The array borrows the memory. `Given` keeps the tensor until the array library releases it, and orders the
 // streams.
 nb::object to_array(const Tensor& tensor, bool torch, nb::handle like) {
-  const fq::detail::KeptDevice kept;
+  const fq::detail::KeptDevice device_scope;
   const Device device = tensor.device();
   const auto stream = current_stream(like, device);
   auto given = std::make_unique<Given>(tensor.to(Layout::row_major), stream);

@@ -10,7 +10,7 @@
 namespace fq::python {
 namespace {
 
-struct Held {
+struct Owner {
   std::unique_ptr<Given> given;
   std::vector<std::int64_t> shape, strides;
   ManagedTensor managed;
@@ -49,33 +49,33 @@ Given::~Given() {
   if (tensor.defined() && tensor.device().is_cuda()) wait_for_stream_at_end(tensor.device(), stream);
 }
 
-// Shape and strides must live as long as the managed tensor, so `Held` has all of them.
+// Shape and strides must live as long as the managed tensor, so `Owner` has all of them.
 nb::object exchanged(const Exchange& exchange, std::unique_ptr<Given> given, nb::dlpack::dtype type) {
-  auto held = std::make_unique<Held>();
+  auto owner = std::make_unique<Owner>();
   Tensor& tensor = given->tensor;
-  held->shape.assign(tensor.shape().begin(), tensor.shape().end());
-  held->strides.resize(held->shape.size());
+  owner->shape.assign(tensor.shape().begin(), tensor.shape().end());
+  owner->strides.resize(owner->shape.size());
   std::int64_t step = 1;
   // Row-major strides in elements: the last axis has stride 1.
-  for (std::size_t i = held->shape.size(); i-- > 0;) {
-    held->strides[i] = step;
-    step *= held->shape[i];
+  for (std::size_t i = owner->shape.size(); i-- > 0;) {
+    owner->strides[i] = step;
+    step *= owner->shape[i];
   }
-  ManagedTensor& managed = held->managed;
-  managed.context = held.get();
-  managed.deleter = [](ManagedTensor* self) { delete static_cast<Held*>(self->context); };
+  ManagedTensor& managed = owner->managed;
+  managed.context = owner.get();
+  managed.deleter = [](ManagedTensor* self) { delete static_cast<Owner*>(self->context); };
   auto& view = managed.tensor;
   view.data = tensor.mutable_raw();
   view.device = {tensor.device().is_cuda() ? nb::device::cuda::value : nb::device::cpu::value,
                  tensor.device().index};
-  view.ndim = static_cast<std::int32_t>(held->shape.size());
+  view.ndim = static_cast<std::int32_t>(owner->shape.size());
   view.dtype = type;
-  view.shape = held->shape.data();
-  view.strides = held->strides.data();
-  held->given = std::move(given);
+  view.shape = owner->shape.data();
+  view.strides = owner->strides.data();
+  owner->given = std::move(given);
   void* out = nullptr;
   // From here the consumer owns the object. On failure it has not taken it, so it is deleted here.
-  auto* owned = &held.release()->managed;
+  auto* owned = &owner.release()->managed;
   if (exchange.to_object(owned, &out) != 0) {
     owned->deleter(owned);
     nb::raise_python_error();

@@ -86,26 +86,26 @@ std::optional<Foreign> exchanged_array(const Exchange& exchange, nb::handle valu
 
 std::optional<Foreign> python_array(nb::handle value) {
   // On the heap: the array may be released on a thread that must first acquire the lock.
-  auto* held = new Array;
-  if (!nb::try_cast<Array>(nb::borrow(value), *held)) {
-    delete held;
+  auto* owned = new Array;
+  if (!nb::try_cast<Array>(nb::borrow(value), *owned)) {
+    delete owned;
     return std::nullopt;
   }
-  Foreign out{.data = const_cast<void*>(held->data()),
+  Foreign out{.data = const_cast<void*>(owned->data()),
               .shape = {},
               .strides = {},
-              .dtype = held->dtype(),
-              .device_type = held->device_type(),
-              .device_id = held->device_id(),
-              .release = [held] {
+              .dtype = owned->dtype(),
+              .device_type = owned->device_type(),
+              .device_id = owned->device_id(),
+              .release = [owned] {
                 // After finalization no Python object may be touched. The memory is lost with the process.
                 if (!is_running()) return;
                 const Locked gil;
-                delete held;
+                delete owned;
               }};
-  for (std::size_t i = 0; i < held->ndim(); ++i) {
-    out.shape.push_back(static_cast<std::int64_t>(held->shape(i)));
-    out.strides.push_back(held->stride(i));
+  for (std::size_t i = 0; i < owned->ndim(); ++i) {
+    out.shape.push_back(static_cast<std::int64_t>(owned->shape(i)));
+    out.strides.push_back(owned->stride(i));
   }
   return out;
 }

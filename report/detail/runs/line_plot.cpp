@@ -167,8 +167,8 @@ std::size_t count_letters(const std::string& text) {
 std::string shortened(const std::string& name) {
   if (count_letters(name) <= kMostLetters) return name;
   std::size_t at = name.size();
-  for (std::size_t kept = 0; kept < kMostLetters - 1;)
-    if (begins_letter(name[--at])) ++kept;
+  for (std::size_t letters = 0; letters < kMostLetters - 1;)
+    if (begins_letter(name[--at])) ++letters;
   return "…" + name.substr(at);
 }
 
@@ -232,9 +232,9 @@ Box label_box(const PointLabel& label, double font_size) {
 }  // namespace
 
 std::vector<PointLabel> place_labels(const std::vector<NamedPoint>& points, PlotArea area, double font_size) {
-  std::vector<Box> taken;
+  std::vector<Box> occupied;
   for (const auto& p : points)
-    taken.push_back({p.x - kPointRadius, p.x + kPointRadius, p.y - kPointRadius, p.y + kPointRadius});
+    occupied.push_back({p.x - kPointRadius, p.x + kPointRadius, p.y - kPointRadius, p.y + kPointRadius});
   std::vector<PointLabel> out;
   const auto groups = group_points(points);
   // Greedy: the first candidate that is inside the area and meets neither points nor earlier labels. Cost is
@@ -244,8 +244,9 @@ std::vector<PointLabel> place_labels(const std::vector<NamedPoint>& points, Plot
       const Box box = label_box(label, font_size);
       const bool inside = box.left >= area.left && box.right <= area.right && box.top >= area.top &&
                           box.bottom <= area.bottom;
-      if (!inside || std::ranges::any_of(taken, [&](const Box& other) { return box.meets(other); })) continue;
-      taken.push_back(box);
+      if (!inside || std::ranges::any_of(occupied, [&](const Box& other) { return box.meets(other); }))
+        continue;
+      occupied.push_back(box);
       out.push_back(label);
       break;
     }
