@@ -46,7 +46,7 @@ void print_report(const std::string& algorithm, const ptq::Report& report, Outpu
   for (const auto& [path, reason] : report.skipped) {
     auto entry = object(path);
     entry["skipped"] = reason;
-    output.record(fmt::format("{} {:<32} left alone: it {}", algorithm, path, reason), entry);
+    output.record(fmt::format("{} {:<32} skipped: it {}", algorithm, path, reason), entry);
   }
 }
 
@@ -134,7 +134,7 @@ void check_calibration_options(const CalibrationOptions& options, const std::str
   const std::string& state = options.state;
   FQ_CHECK(options.merge.empty() || state.empty() ||
                std::ranges::find(options.merge, state) != options.merge.end() || !is_there(state),
-           command, "--state {} is there already: give it to --merge too, or another file", state);
+           command, "--state {}: the file exists already. Add it to --merge, or use another file", state);
 }
 
 void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOptions& options, bool images,
@@ -142,15 +142,16 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOp
   const std::string& name = algorithm.name();
   if (name.empty()) return;
   // States store checksums of the parameters, and an algorithm changes the parameters.
-  FQ_CHECK(options.state.empty(), command,
-           "--state collects statistics of the unchanged network, and {} changes the network: collect "
-           "without an algorithm, then give the states to --merge",
-           name);
+  FQ_CHECK(
+      options.state.empty(), command,
+      "--state collects statistics of the unchanged network, and {} changes the network. Collect without "
+      "an algorithm, then use --merge",
+      name);
   // Algorithms after calibration use the merged ranges.
   FQ_CHECK(!algorithm.precedes_calibration() || options.merge.empty(), command,
            "{} changes the network that the states of --merge were collected with: calibrate in one call",
            name);
-  FQ_CHECK(images, command, "{} looks at samples: give --data, and a --method that is not none", name);
+  FQ_CHECK(images, command, "{} requires samples. Use --data, and a --method other than none", name);
 }
 
 CollectedSamples calibrate_network(Network& network, const CalibrationOptions& options,

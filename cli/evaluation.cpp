@@ -135,9 +135,9 @@ std::string advice(const QuantizerFinding& found, bool trained) {
   // More bits do not help a quantizer whose input is constant.
   if (found.kind == QuantizerFinding::Kind::zeros || found.kind == QuantizerFinding::Kind::constant)
     return "the layers before it output zeros or a constant: check them, also in float";
-  if (trained) return "give it a smaller --lr, more bits (--preset, --config), or --amax frozen";
+  if (trained) return "use a smaller --lr, more bits (--preset, --config), or --amax frozen";
   const char* method = found.of_weight ? "--weight-method" : "--method";
-  return fmt::format("give it another {}, or more bits (--preset, --config)", method);
+  return fmt::format("use another {}, or more bits (--preset, --config)", method);
 }
 
 }  // namespace
@@ -152,17 +152,18 @@ void warn_of_quantizers(const Network& network, const std::shared_ptr<const Data
         fmt::format("[{}] {}: {}", command, all[i].text(), advice(all[i], command == "qat")));
   // A broken network may have a finding for every quantizer.
   if (all.size() > kShownFindings)
-    log(LogLevel::warning, fmt::format("[{}] {} other quantizers have such faults: fakequant inspect FILE "
-                                       "--calibration --data FILE shows the ranges of all",
-                                       command, all.size() - kShownFindings));
+    log(LogLevel::warning,
+        fmt::format("[{}] {} other quantizers have similar problems. fakequant inspect FILE "
+                    "--calibration --data FILE shows all ranges",
+                    command, all.size() - kShownFindings));
 }
 
 void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, const std::string& command) {
   if (!after.lost(before) && !after.near_chance()) return;
   log(LogLevel::warning,
       fmt::format("[{}] ends at {:.1f} % of {} training samples, {:.1f} % before it, and chance is {:.1f} %: "
-                  "give it another --lr, more --epochs or more bits; --val-fraction 0.1 keeps the best of "
-                  "all epochs and the start",
+                  "use another --lr, more --epochs or more bits. --val-fraction 0.1 saves the best epoch, "
+                  "or the start",
                   command, 100 * after.quantized, after.images, 100 * before.quantized, 100 * after.chance));
 }
 
@@ -172,7 +173,7 @@ void warn_near_chance(const SampleAccuracy& found, const Network& network, const
   const std::string preset = named.empty() ? "the quantized network" : named;
   log(LogLevel::warning,
       fmt::format(
-          "[{}] {}: {}, and chance is {:.1f} %: fine-tune it (fakequant qat), or give it more bits "
+          "[{}] {}: {}, and chance is {:.1f} %: fine-tune it (fakequant qat), or use more bits "
           "(--preset, --edge-bits 8) or ranges of least error (--method one_pass_mse, --weight-method "
           "mse)",
           command, preset, found.text(), 100 * found.chance));

@@ -63,7 +63,7 @@ Network load_network(const std::string& path) { return Network::load(read_checkp
 void check_not_compressed(const Network& network, const std::string& function,
                           const std::string& checkpoint) {
   FQ_CHECK(!is_compressed(network.module()), function,
-           "{} is compressed: give the checkpoint that it was made from, or make floats of its codes by "
+           "{} is compressed. Use the checkpoint before compression, or restore float weights by "
            "fakequant compress --undo {} -o FILE",
            checkpoint, checkpoint);
 }

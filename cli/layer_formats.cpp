@@ -65,7 +65,7 @@ void add_layer_format_flags(FlagSet& set, LayerFormatOptions& options) {
 void check_layer_formats(const LayerFormatOptions& options, const QuantizationOptions& quantization) {
   if (!options.effective_bits) return;
   FQ_CHECK(quantization.preset, quantization.command,
-           "--effective-bits goes with --preset: give the format of fewest bits, for example w2a2");
+           "--effective-bits goes with --preset. Use the format of fewest bits, for example w2a2");
   FQ_CHECK(!quantization.skips_calibration(), quantization.command,
            "--effective-bits measures calibrated formats: leave out --method none");
   for (const auto& format : candidate_formats(options, *quantization.preset))

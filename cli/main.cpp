@@ -109,7 +109,8 @@ void dispatch(const std::vector<std::string>& arguments) {
   }
   const Command& command = find_command(first);
   if (!command.parts) return run_command(command, {arguments.begin() + 1, arguments.end()});
-  FQ_CHECK(arguments.size() > 1, command.name, "which one? See fakequant {} --help", command.name);
+  FQ_CHECK(arguments.size() > 1, command.name, "the subcommand is missing. See fakequant {} --help",
+           command.name);
   if (asks_help(arguments[1])) return print_help(command);
   const Command& part = find_part(command, arguments[1]);
   const std::vector<std::string> rest(arguments.begin() + 2, arguments.end());

@@ -63,7 +63,7 @@ Tokenizer make_tokenizer(const Network& network, const std::string& checkpoint, 
   const Shape sample = network.input_shape();
   // Samples are [T], so a batch is [N, T].
   FQ_CHECK(sample.size() == 2 && predicts_tokens(network), function,
-           "{} takes {} and does not predict the next token of each: give a network for a data set of "
+           "{} does not predict the next token of texts (samples {}). Use a network for a data set of "
            "fakequant dataset from-text --windows",
            checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
   if (auto table = token_table(network)) return Tokenizer(std::move(table));

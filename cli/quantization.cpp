@@ -305,7 +305,7 @@ ordered_json read_base_quantization(const QuantizationOptions& options) {
 std::string quantization_text(const QuantizationOptions& options, const Quantization& chosen) {
   std::string from = options.config.value_or("rules");
   if (chosen.json.contains("preset")) from = "preset " + chosen.json["preset"].get<std::string>();
-  if (!options.preset && !options.config) from += " (by default: --preset takes others)";
+  if (!options.preset && !options.config) from += " (the default; --preset selects another)";
   return from + ", " + describe_choice(chosen.config);
 }
 

@@ -82,8 +82,9 @@ void observe(Module& model, DataLoader& loader, const CalibrateOptions& observer
         fmt::format("the {} samples are in the state already and are not counted again", share.images));
   DataLoader own = rank_loader(loader, options);
   const CalibrationReport report = collected.report = collect_ranges(model, own, observers);
-  FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
-           "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");
+  FQ_CHECK(
+      !options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
+      "mask: no tensor of the model has the positions of the mask. Use [N, T] for samples of T positions");
   add(collected, report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }
 

@@ -49,7 +49,7 @@ MachineFinding products() {
   const bool is_narrow = type == cpu::ExactType::s8;
   return {"engine", std::move(found),
           is_narrow ? ""
-                    : "oneDNN has no int8 products for this processor that are exact (on x86 they take "
+                    : "oneDNN has no exact int8 products for this processor (on x86 they require "
                       "VNNI): the same bits, slower"};
 }
 

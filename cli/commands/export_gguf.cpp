@@ -34,8 +34,8 @@ GgufModel gguf_file(Network& network, const ExportOptions& given) {
   // llama.cpp implements byte-level BPE. With another tokenizer it would split texts differently.
   else if (!fq::detail::take_tokens(*table, options))
     log(LogLevel::warning,
-        "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give llama.cpp "
-        "ids");
+        "[export] the network's tokenizer is not byte-level BPE, so the file has no tokenizer. Use token ids "
+        "in llama.cpp");
   options.f16 = given.f16;
   return gguf_model(network.module(), network.input_shape(), options);
 }

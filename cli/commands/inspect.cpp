@@ -64,8 +64,8 @@ ordered_json inspect_onnx(const std::string& path, Output& output) {
   const std::string producer =
       model.producer + (model.producer_version.empty() ? "" : " " + model.producer_version);
   output.line(fmt::format("ONNX of {}: opset {}, IR version {}; {} nodes, {} of them quantize; {} tensors",
-                          producer.empty() ? "a program that does not say its name" : producer, model.opset,
-                          model.ir_version, model.nodes.size(), quantizers, tensors.json().size()));
+                          producer.empty() ? "an unnamed program" : producer, model.opset, model.ir_version,
+                          model.nodes.size(), quantizers, tensors.json().size()));
   return {{"kind", "onnx"},
           {"producer", model.producer},
           {"opset", model.opset},

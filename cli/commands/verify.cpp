@@ -116,7 +116,7 @@ void verify_rules(const std::string& path, Output& output, ordered_json& result)
             {"nodes", model.nodes.size()},
             {"breaks", listed}};
   if (!breaks.empty())
-    throw FailedCheck(fmt::format("[verify] TensorRT does not take {}: {} breaks of its rules, first at {}",
+    throw FailedCheck(fmt::format("[verify] TensorRT rejects {}: {} violations of its rules, first at {}",
                                   path, breaks.size(), breaks.front().node),
                       result);
 }

@@ -27,9 +27,8 @@ constexpr std::size_t kShownOfValue = 60;
 
 [[noreturn]] void refuse_report(const std::string& what) {
   throw BackendError(
-      fmt::format("[verify] {}: nothing is known about the file; name a Python 3 that runs fakequant.engines "
-                  "by --python or "
-                  "FAKEQUANT_PYTHON",
+      fmt::format("[verify] {}, so the comparison has no result. Use a Python 3 that runs fakequant.engines "
+                  "(--python or FAKEQUANT_PYTHON)",
                   what));
 }
 

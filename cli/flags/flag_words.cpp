@@ -18,7 +18,7 @@ struct Word {
 
 /// An ambiguous word includes the text after it, so that only a message about a setting matches.
 constexpr auto kWords = std::to_array<Word>({
-    {"give the same settings, or", "give the same settings, say by --allow-changes that they are meant, or"},
+    {"give the same settings, or", "give the same settings, allow the changes by --allow-changes, or"},
     {"learning_rate", "--lr"},
     {"learning rate", "--lr"},
     {"weight_decay", "--weight-decay"},

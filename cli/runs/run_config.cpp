@@ -349,8 +349,8 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   const auto there = fq::detail::whole_or<std::int64_t>(planned_length(run, flags, saved), unit, 0);
   // The schedule depends on the length, so a shorter run would have had other learning rates from the start.
   FQ_CHECK(wanted >= there, flags.command(),
-           "--{} is {} there, {} here: give at least as many, or allow fewer by --allow-changes", unit, there,
-           wanted);
+           "--{} is {}, and the run was planned for {}. Use at least this number, or --allow-changes", unit,
+           wanted, there);
 }
 
 nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved) {

@@ -234,8 +234,8 @@ void check_end(const ProgramEnd& end, const std::string& command, const std::str
   if (stop_requested()) throw Interrupted(command);
   if (end.timed_out)
     throw BackendError(
-        fmt::format("[{}] {} was still running after {} s and was ended: give it longer by "
-                    "--timeout (0: any time), or fewer samples",
+        fmt::format("[{}] {} was still running after {} s and was ended. Use a larger --timeout "
+                    "(0: no limit), or fewer samples",
                     command, python, limits.seconds));
   if (end.signal != 0)
     throw BackendError(fmt::format("[{}] {} was ended by signal {} ({}){}{}", command, python, end.signal,

@@ -173,7 +173,7 @@ void take_state_file(const InspectOptions& options, CalibrationPage& page) {
   const std::string& path = options.file;
   // A state has statistics and no network, so it can neither read data nor merge another state.
   FQ_CHECK(options.data.data.empty() && options.state.empty(), kInspect,
-           "{}: {} is a calibration state: give the checkpoint in its place",
+           "{}: {} is a calibration state. Use the checkpoint instead",
            options.data.data.empty() ? "--state" : "--data", path);
   check_not_quantizing(options, path + " is a calibration state, collected with its own settings");
   const StateDict state = load_state(path, "calibration");

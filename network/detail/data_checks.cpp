@@ -58,7 +58,7 @@ void check_fits(const Network& network, const Dataset& data, const std::string& 
            to_string(data.sample_shape()), to_string(shape));
   const bool classifies = takes_classes(network.task().loss) && network.classes() != 1;
   FQ_CHECK(!classifies || data.classes() <= network.classes(), function,
-           "the data has {} classes, the network {} outputs: give other --data or another network",
+           "the data has {} classes, the network {} outputs. Use other --data or another network",
            data.classes(), network.classes());
 }
 
