@@ -36,6 +36,8 @@ struct ImportFlags {
 /// Parses "3,32,32".
 Shape read_sizes(const std::string& text) {
   Shape shape;
+  // The second condition reads the empty part after a comma at the end, which is an error. An empty text is
+  // an empty shape.
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
     const auto end = std::min(text.find(',', begin), text.size());
     double size = 0;
@@ -92,8 +94,10 @@ std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
 
 ImportOptions read_options(const ImportFlags& flags) {
   const std::filesystem::path file(flags.model);
+  // A folder may be given with a slash at the end.
   const auto name = file.has_filename() ? file.stem() : file.parent_path().filename();
   auto shapes = read_shapes(flags);
+  // The entry without a name is the shape of all inputs. It may be missing.
   Shape shape = shapes[""];
   shapes.erase("");
   return {.sample_shape = std::move(shape),
@@ -241,6 +245,7 @@ ordered_json write_transformer(const Network& network, const std::string& path, 
           {"tokens", tokens ? classes : 0}};
 }
 
+// Counts parameters, without buffers (running means).
 std::int64_t parameter_count(const ImportedModel& model) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : model.state.tensors())
@@ -303,6 +308,7 @@ struct Imported {
 };
 
 Imported import_weights(const ImportFlags& flags) {
+  // The file is read when the plan is made. The step only writes the checkpoint.
   const auto [network, text] = read_weights(flags);
   return {network,
           [network = network, text = text, shape = read_shape(flags),
@@ -330,6 +336,7 @@ Imported import_model(const ImportFlags& flags) {
 
 Plan plan_import(const ImportFlags& flags, PlannedFiles& planned) {
   Plan plan;
+  // A file of an earlier phase cannot be read yet.
   if (planned.holds(flags.model)) {
     planned.add(flags.output);
     return plan;

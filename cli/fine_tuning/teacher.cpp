@@ -14,6 +14,7 @@ constexpr double kMostTemperature = 1000;
 
 /// Returns true if the run may have a teacher.
 bool may_have_teacher(const TeacherOptions& options) {
+  // Without --teacher, qat may choose the float network. train has no teacher then.
   return options.teacher ? options.is_self() || options.is_file() : options.command == "qat";
 }
 
@@ -23,10 +24,12 @@ std::optional<Network> teacher_network(const TeacherOptions& options, const Plan
   auto out = planned.network(path);
   if (!out) return out;
   check_not_compressed(*out, options.command, path);
+  // A quantized teacher must have ranges. The ranges of an earlier phase are not known yet.
   if (out->quantized() && !planned.holds(path)) check_calibrated(*out, options.command);
   return out;
 }
 
+// Distillation compares outputs element by element, on the same batches.
 void check_alike(const Network& teacher, const Network& network, const TeacherOptions& options) {
   const std::string& name = *options.teacher;
   FQ_CHECK(teacher.input_shape() == network.input_shape(), options.command,
@@ -75,6 +78,7 @@ void check_teacher_options(const TeacherOptions& options, const PlannedFiles& pl
 
 DistillationOptions load_teacher(const TeacherOptions& options, const Network& network,
                                  const PlannedFiles& planned) {
+  // The teacher "self" is a copy with its quantizers off, which `prepare_qat` makes.
   if (!options.is_file()) return {};
   const auto teacher = teacher_network(options, planned);
   if (!teacher) return {};

@@ -21,6 +21,7 @@
 namespace fq::python {
 namespace {
 
+// The type codes of nanobind's DLPack have no packed types and no 8-bit floats.
 std::optional<nb::dlpack::dtype> dlpack_dtype(DType dtype) {
   using Code = nb::dlpack::dtype_code;
   const auto as = [&](Code code) {
@@ -33,6 +34,7 @@ std::optional<nb::dlpack::dtype> dlpack_dtype(DType dtype) {
 }
 
 /// Returns the bytes of 8-bit elements, over the same memory.
+/// The deleter `[rows] {}` of the borrowed tensor holds a handle, which keeps the memory alive.
 Tensor as_bytes(const Tensor& tensor) {
   const Tensor rows = tensor.to(Layout::row_major);
   return Tensor::borrow(
@@ -85,6 +87,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
   const auto argument_error = [&](const std::string& what) {
     return ArgumentError(fmt::format("[{}] {} {}", function, argument, what));
   };
+  // From cheap to expensive: own tensors, a torch tensor that needs a gradient, then the array protocols.
   if (!value.is_valid() || value.is_none()) return {};
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);
   if (is_torch(value) && requires_gradient(value))
@@ -92,6 +95,8 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
         "requires a gradient, and this function records none: give x.detach(), or use fakequant.torch");
   std::optional<Foreign> array;
   if (!is_number(value) && !is_list(value)) array = foreign_array(value, like.is_valid());
+  // torch exports float8 as DLPack bytes or not at all, depending on its version. A view as uint8 always
+  // works.
   if (!array || !array->type())
     if (const auto type = float8_type(value)) {
       if (array) array->release();
@@ -101,6 +106,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
   if (!array)
     throw argument_error(fmt::format(
         "is a {}: give a numpy array, a torch tensor or an object with __dlpack__", class_name(value)));
+  // `check` throws before the tensor owns the array. The catch block then releases it.
   const auto type = array->type();
   const auto layout = array->layout();
   const auto device = array->device();
@@ -123,6 +129,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
   };
   try {
     check();
+    // The stream of the caller may still compute the values.
     if (device->is_cuda()) put_in_order(*array, value, *device);
   } catch (...) {
     array->release();
@@ -157,6 +164,7 @@ std::variant<Amax, Tensor> Call::range(nb::handle value, std::string_view argume
   return Amax(found);
 }
 
+// Ranges of quantizers are set on the CPU.
 Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
   const Tensor found = amax(value, argument).tensor();
   return found.defined() ? found.to(Device::cpu()) : found;
@@ -164,6 +172,7 @@ Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
 
 Constant Call::constant(nb::handle value, std::string_view argument) const {
   if (!value.is_valid() || value.is_none()) return {};
+  // A Python number has no element type. Constant converts it to the type of the other operand.
   if (is_number(value)) return Constant(nb::cast<double>(value));
   if (is_list(value)) {
     std::vector<double> numbers;
@@ -177,6 +186,7 @@ Constant Call::constant(nb::handle value, std::string_view argument) const {
 
 std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) const {
   if (!value.is_valid() || value.is_none()) return std::nullopt;
+  // Types of numpy are classes with a __name__. Types of torch are objects whose str() is "torch.int8".
   const std::string text =
       nb::hasattr(value, "__name__") ? as_string(nb::getattr(value, "__name__")) : as_string(value);
   if (const auto found = fq::detail::dtype_of_torch(text)) return found;
@@ -199,13 +209,16 @@ NumBits Call::num_bits(nb::handle value, std::string_view argument) const {
                                   argument, as_string(value)));
 }
 
+// The array borrows the memory. `Given` keeps the tensor until the array library releases it, and orders the
+// streams.
 nb::object to_array(const Tensor& tensor, bool torch, nb::handle like) {
-  const fq::detail::KeptDevice kept;
+  const fq::detail::KeptDevice device_scope;
   const Device device = tensor.device();
   const auto stream = current_stream(like, device);
   auto given = std::make_unique<Given>(tensor.to(Layout::row_major), stream);
   fq::detail::let_stream_wait(device, stream);
   const auto type = *dlpack_dtype(tensor.dtype());
+  // The C table saves the Python calls of nanobind's export.
   if (const auto* exchange = torch ? find_exchange(like) : nullptr)
     return exchanged(*exchange, std::move(given), type);
   const Shape& sizes = tensor.shape();
@@ -219,10 +232,13 @@ nb::object to_array(const Tensor& tensor, bool torch, nb::handle like) {
   return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, type));
 }
 
+// The array type of the result follows the first argument (`like`): torch for torch, else numpy.
 nb::object Call::give(const Tensor& tensor) const {
   if (!tensor.defined()) return nb::none();
   const bool torch = is_torch(like);
+  // A fakequant.Tensor as input gives a fakequant.Tensor as result.
   const bool own = like.is_valid() && nb::isinstance<Tensor>(like);
+  // Masks are bits. Array libraries get one bool per element.
   if (tensor.dtype() == DType::u1 && !own && (torch || tensor.device().is_cpu())) {
     const nb::object flags = to_array(as_flags(tensor), torch, like);
     return torch ? flags.attr("view")(nb::module_::import_("torch").attr("bool"))

@@ -75,7 +75,7 @@ class Table:
         return text
 
     def records(self, chosen, dropped):
-        """Yields (line, fields) of each row as textslike records of a CSV file, the header first. A list of length L becomes L fields."""
+        """Yields (line, fields) of each row as texts, like records of a CSV file, the header first. A list of length L becomes L fields."""
         self.check_columns([*chosen, *dropped, *([self.label] if self.label else [])])
         names = [name for name in self.schema.names
                  if name == self.label or name not in dropped and (not chosen or name in chosen)]

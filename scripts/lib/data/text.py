@@ -1,4 +1,4 @@
-"""The next byte of a text: x [N, 128], and y the same a place later."""
+"""The next byte of a text: x [N, 128], and y the same bytes one position later."""
 
 import glob
 import os
