@@ -79,6 +79,7 @@ const Tensor& StateDict::at(std::string_view name) const {
   return body_->entries[found->second].second;
 }
 
+// Loaders use this form: a file of another model then fails by name instead of being misread.
 const Tensor& StateDict::at(std::string_view name, const Shape& shape, DType dtype) const {
   const Tensor& tensor = at(name);
   FQ_CHECK(tensor.shape() == shape && tensor.dtype() == dtype, "state_dict",
