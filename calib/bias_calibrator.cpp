@@ -39,7 +39,7 @@ std::vector<double> loaded(const StateDict& state, const char* name, const Shape
 
 void BiasCalibrator::collect(const Tensor& x) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()), kBiasCalibrator,
-           "the batch has no float type: give f32, f16, bf16 or f64");
+           "the batch has no float type: use f32, f16, bf16 or f64");
   if (x.numel() == 0 || x.device().is_meta()) return;
   // Sums have a kernel on every device, the two extremes only the loop above.
   const Device device = method_ == BiasMethod::mean ? x.device() : Device::cpu();

@@ -20,8 +20,8 @@ constexpr const char* kMerge = "merge";
 }  // namespace
 
 void Calibrator::collect(const Tensor& x) {
-  FQ_CHECK(x.defined(), "calibrator", "the tensor is undefined: give a batch");
-  FQ_CHECK(is_floating(x.dtype()), "calibrator", "the batch is {}: give f32, f16, bf16 or f64",
+  FQ_CHECK(x.defined(), "calibrator", "the tensor is undefined: use a batch");
+  FQ_CHECK(is_floating(x.dtype()), "calibrator", "the batch is {}: use f32, f16, bf16 or f64",
            name(x.dtype()));
   // Tracing runs the model on `meta`, where a batch has no values.
   if (x.numel() == 0 || x.device().is_meta()) return;
@@ -37,7 +37,7 @@ void Calibrator::collect(const Tensor& x) {
 }
 
 void Calibrator::merge(const Calibrator& other) {
-  FQ_CHECK(method() == other.method(), kMerge, "'{}' and '{}' do not merge: give calibrators of one method",
+  FQ_CHECK(method() == other.method(), kMerge, "'{}' and '{}' do not merge: use calibrators of one method",
            method(), other.method());
   FQ_CHECK(empty() || other.empty() || dtype_ == other.dtype_, kMerge,
            "one calibrator collected batches of {}, the other of {}: use one dtype for both", name(dtype_),

@@ -19,7 +19,7 @@ constexpr double kMostAmount = 1e9;
 double read_amount(const std::string& text, const std::string& key, const std::string& command) {
   double value = 0;
   FQ_CHECK(read_number(text, value), command, "--augment {} needs a number, as {}=2", key, key);
-  FQ_CHECK(0 <= value && value <= kMostAmount, command, "--augment {}={}: give a number of 0 or more", key,
+  FQ_CHECK(0 <= value && value <= kMostAmount, command, "--augment {}={}: use a number of 0 or more", key,
            text);
   return value;
 }
@@ -27,7 +27,7 @@ double read_amount(const std::string& text, const std::string& key, const std::s
 void set_change(AugmentOptions& options, const AugmentChange& change, const std::string& values,
                 const std::string& command) {
   const auto parts = split_parts(values, ':');
-  FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: give {}={}", change.name, values,
+  FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: use {}={}", change.name, values,
            change.name, change.help);
   for (std::size_t i = 0; i < parts.size(); ++i)
     options.*change.numbers[i].value = read_amount(parts[i], change.name, command);
@@ -84,7 +84,7 @@ void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const 
        options.class_weights ? split_parts(*options.class_weights, ':') : std::vector<std::string>()) {
     double weight = 0;
     FQ_CHECK(read_number(part, weight) && weight >= 0, command,
-             "--set loader.class_weights has '{}': give a number of 0 or more for each class, as 1:2:0.5",
+             "--set loader.class_weights has '{}': use a number of 0 or more for each class, as 1:2:0.5",
              part);
     loader.class_weights.push_back(weight);
   }

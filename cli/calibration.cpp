@@ -202,7 +202,7 @@ void import_ranges(Network& network, const std::string& path, bool data_follows,
                    Output& output) {
   const ImportedRanges found = fq::import_ranges(network.module(), path);
   FQ_CHECK(found.missing.empty() || data_follows, command,
-           "{} has no ranges of {}: give --data to calibrate them, or other rules", path,
+           "{} has no ranges of {}: use --data to calibrate them, or other rules", path,
            listed(found.missing));
   std::string text = fmt::format("{} ranges from {}", found.set.size(), path);
   if (!found.missing.empty()) text += fmt::format(", none of {}", listed(found.missing));

@@ -24,11 +24,10 @@ bool takes_ids(const ModelSpec& spec) { return spec.nodes().front().type == "emb
 // An embedding looks up rows by ids. Other samples would be cut to integers.
 void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,
                const std::string& command) {
-  FQ_CHECK(
-      !takes_ids(spec) || data.sample_shape().size() == 1, command,
-      "the model {} takes token ids, and samples of {} are {}: give a data set of texts, which fakequant "
-      "dataset from-text makes, or another model",
-      model, path, to_string(data.sample_shape()));
+  FQ_CHECK(!takes_ids(spec) || data.sample_shape().size() == 1, command,
+           "the model {} takes token ids, and samples of {} are {}: use a data set of texts, which fakequant "
+           "dataset from-text makes, or another model",
+           model, path, to_string(data.sample_shape()));
 }
 
 constexpr std::size_t kMostShown = 8;
@@ -103,9 +102,9 @@ Network make_network(const ModelOptions& options, const TaskText& task_text, con
                                              .dense = dense_labels(task, data)},
                                     seed);
   take_task(network, task_text, command);
-  take_tokenizer(network, data, path, "train");
-  if (takes_classes(task.loss)) take_class_names(network, data, "train");
-  take_sample_notes(network, data, "train");
+  take_tokenizer(network, data, path, command);
+  if (takes_classes(task.loss)) take_class_names(network, data, command);
+  take_sample_notes(network, data, command);
   return network;
 }
 
@@ -134,14 +133,14 @@ Start starting_network(const std::string& checkpoint, const ModelOptions& option
            "checkpoint");
   Start start;
   if (!options.model) {
-    FQ_CHECK(!options.init, command, "--init has weights and no network: give --model FILE|NAME too");
+    FQ_CHECK(!options.init, command, "--init has weights and no network: use --model FILE|NAME too");
     check_given(checkpoint, "checkpoint", command);
     start.network = planned.network(checkpoint);
     return start;
   }
   // Quantizing random weights has no use, so --init is required except in `train`.
   FQ_CHECK(options.init, command,
-           "--model alone is a network without weights: give --init FILE too, or a checkpoint");
+           "--model alone is a network without weights: use --init FILE too, or a checkpoint");
   check_given(data, "data", command);
   start.network = new_network(options, task, data, group, command);
   start.initialised = init_weights(*start.network, options);

@@ -71,7 +71,7 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
     return put(set.help());
   const Flags flags(set, resumed_arguments(set, arguments));
   if (flags.knows("batch")) advise_smaller_batch();
-  FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: give one");
+  FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: use one");
   Output output(flags.on("json"), flags.on("quiet")     ? Telling::quiet
                                   : flags.on("verbose") ? Telling::verbose
                                                         : Telling::normal);

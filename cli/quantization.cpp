@@ -158,7 +158,7 @@ ordered_json config_file(const std::string& path, bool trains) {
   if (trains) config.erase("training");
   if (!is_plan(config)) return config;
   FQ_CHECK(config["kind"] == "fakequant-plan", "quantize",
-           "{} is of kind {}: give a quantization config or a plan", path, config["kind"].dump());
+           "{} is of kind {}: use a quantization config or a plan", path, config["kind"].dump());
   return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(path).config);
 }
 
@@ -180,7 +180,7 @@ void check_percentile(const QuantizationOptions& options, const CalibrationOptio
   FQ_CHECK(!options.skips_calibration() &&
                (config.algorithm == "percentile" || std::ranges::any_of(config.calibration, rules) ||
                 std::ranges::any_of(config.rules, fields)),
-           options.command, "{} is for --method percentile: give that too, or leave it out",
+           options.command, "{} is for --method percentile: use that too, or leave it out",
            flag_text(options.command, "percentile"));
 }
 
@@ -275,7 +275,7 @@ Quantization checked_quantization(const QuantizationOptions& options, ordered_js
 }
 
 Quantization read_quantization(const QuantizationOptions& options, bool choose_edges) {
-  FQ_CHECK(!options.preset || !options.config, options.command, "--preset and --config: give one");
+  FQ_CHECK(!options.preset || !options.config, options.command, "--preset and --config: use one");
   ordered_json config = options.config ? config_file(*options.config, options.command == "qat")
                                        : read_preset(options, choose_edges);
   check_presets_own(options.edge_bits.has_value(), "edge-bits", "a rule", options);

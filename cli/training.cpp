@@ -48,7 +48,7 @@ std::int64_t images_at_once(const TrainingOptions& options) {
 /// Both flags divide a step into several gradients. Their combination has no meaning.
 std::int64_t batches_a_step(const TrainingOptions& options) {
   FQ_CHECK(options.accumulation == 1 || options.micro_batch == 0, options.command,
-           "--set accumulation and --micro-batch: give one, a larger --batch with --micro-batch");
+           "--set accumulation and --micro-batch: use one, a larger --batch with --micro-batch");
   return options.accumulation * naming_flags([&] {
            return micro_batches(options.batch, options.micro_batch, launched().ranks, options.command);
          });
@@ -129,9 +129,9 @@ std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions
 
 void check_validation(const TrainingOptions& options, const TrainerOptions& trainer) {
   FQ_CHECK(trainer.schedule.kind != "plateau" || options.val_fraction > 0, options.command,
-           "--schedule plateau needs samples to validate on: give --val-fraction too, for example 0.1");
+           "--schedule plateau needs samples to validate on: use --val-fraction too, for example 0.1");
   FQ_CHECK(trainer.validation.patience == 0 || options.val_fraction > 0, options.command,
-           "--set patience={} needs samples to validate on: give --val-fraction too, for example 0.1",
+           "--set patience={} needs samples to validate on: use --val-fraction too, for example 0.1",
            trainer.validation.patience);
 }
 
@@ -143,10 +143,10 @@ void take_ranks(TrainerOptions& trainer, const TrainingOptions& options) {
   trainer.distributed.reduction = options.reduction;
   trainer.distributed.shard_optimizer = options.shard_optimizer;
   FQ_CHECK(trainer.distributed.reduction == Reduction::exact || trainer.distributed.ranks, options.command,
-           "--set reduction={} is for several processes: give --micro-batch too",
+           "--set reduction={} is for several processes: use --micro-batch too",
            trainer.distributed.reduction == Reduction::fp32 ? "fp32" : "bf16");
   FQ_CHECK(!trainer.distributed.shard_optimizer || trainer.distributed.ranks, options.command,
-           "--set shard_optimizer is for several processes: give --micro-batch too");
+           "--set shard_optimizer is for several processes: use --micro-batch too");
 }
 
 }  // namespace
@@ -274,7 +274,7 @@ void check_same_network(const Identity& wanted, const StateDict& state, const st
     if (saved.value(key, nlohmann::json()) != own.value(key, nlohmann::json()))
       throw FileError(path, "model",
                       fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: "
-                                  "give the model of the checkpoint, another --output, or leave out --resume",
+                                  "use the model of the checkpoint, another --output, or leave out --resume",
                                   path, key));
 }
 
@@ -282,7 +282,7 @@ TrainerOptions trainer_options(const TrainingOptions& options) {
   TrainerOptions out;
   out.epochs = options.epochs.value_or(options.usual_epochs);
   out.steps = options.steps.value_or(0);
-  FQ_CHECK(out.steps == 0 || !options.epochs, options.command, "--steps {} and --epochs {}: give one of them",
+  FQ_CHECK(out.steps == 0 || !options.epochs, options.command, "--steps {} and --epochs {}: use one of them",
            out.steps, out.epochs);
   out.update.accumulation = batches_a_step(options);
   take_ranks(out, options);

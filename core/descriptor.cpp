@@ -279,7 +279,7 @@ Amax::Amax(const std::vector<float>& values)
 Amax::Amax(const Tensor& values) {
   FQ_CHECK(
       !values.defined() || !values.device().is_meta(), "amax",
-      "amax is computed from an input that has no values, in '{}': where a model is traced, give a constant",
+      "amax is computed from an input that has no values, in '{}': where a model is traced, use a constant",
       module_path());
   if (values.defined()) value_ = clear_negative_zero(values);
 }

@@ -56,7 +56,7 @@ json field_json(const std::string& text) { return text; }
 json field_json(bool yes) { return yes; }
 
 [[noreturn]] void wrong_type(std::string_view key, const json& value, std::string_view allowed) {
-  throw ArgumentError(fmt::format("[{}] {} is {}: give {}", kDescriptorJson, key, value.dump(), allowed));
+  throw ArgumentError(fmt::format("[{}] {} is {}: use {}", kDescriptorJson, key, value.dump(), allowed));
 }
 
 template <class Integer = int>

@@ -16,7 +16,7 @@ using detail::least_amax;
 using detail::ScaleRule;
 
 void check_given(const Tensor& amax, const std::string& name) {
-  FQ_CHECK(amax.defined(), "quantizer", "amax of {} is undefined: give one value, or one per block",
+  FQ_CHECK(amax.defined(), "quantizer", "amax of {} is undefined: use one value, or one per block",
            detail::quantizer_label(name));
 }
 
@@ -139,7 +139,7 @@ std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests)
   for (const auto& request : requests) {
     Quantizing& one = all.emplace_back(request.x, request.grid, request.with_mask);
     FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
-             "{} is on {}, another on {}: give one device", detail::quantizer_label(request.grid.name),
+             "{} is on {}, another on {}: use one device", detail::quantizer_label(request.grid.name),
              to_string(one.x.device()), to_string(all.front().x.device()));
     calls.push_back(one.call());
   }

@@ -154,7 +154,7 @@ LeafScope::~LeafScope() { leaf_callback = nullptr; }
 void Variable::backward(Tensor seed) const {
   FQ_CHECK(requires_grad(), "backward", "nothing was recorded: no input requires a gradient");
   if (!seed.defined()) {
-    FQ_CHECK(numel() == 1, "backward", "the value is {}: give a seed of that shape", to_string(shape()));
+    FQ_CHECK(numel() == 1, "backward", "the value is {}: use a seed of that shape", to_string(shape()));
     const auto* floats = std::get_if<Tensor>(&value());
     seed = Tensor::full(shape(), 1.0, floats != nullptr ? floats->dtype() : DType::f32, device());
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fakequant/core/detail/moves.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"
@@ -95,7 +96,9 @@ std::optional<int> batch_axis(const std::vector<Tensor>& parts, const std::vecto
 }
 
 // Returns the number of elements whose codes differ.
-std::int64_t different_bytes(const Tensor& a, const Tensor& b) {
+std::int64_t different_codes(const Tensor& a, const Tensor& b) {
+  // Two codes of E2M1 share a byte.
+  if (bit_width(a.dtype()) < 8) return different_codes(unpack_codes(a), unpack_codes(b));
   const auto bytes = static_cast<std::size_t>(bit_width(a.dtype()) / 8);
   const auto *x = static_cast<const std::byte*>(a.raw()), *y = static_cast<const std::byte*>(b.raw());
   std::int64_t count = 0;
@@ -112,7 +115,7 @@ void count_codes(const detail::CodeRecorder& before, const detail::CodeRecorder&
     if (found == after.codes().end()) continue;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       change.codes += parts[i].numel();
-      change.different += different_bytes(parts[i], found->second.at(i));
+      change.different += different_codes(parts[i], found->second.at(i));
     }
   }
 }

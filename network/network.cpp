@@ -79,7 +79,7 @@ Network Network::load(const std::string& path) {
         path, "",
         fmt::format(
             "[load_checkpoint] {} is an HDF5 file but not a checkpoint, or its first bytes are damaged: "
-            "give a checkpoint of fakequant train, and a data set with --data",
+            "use a checkpoint of fakequant train, and a data set with --data",
             path));
   return from_state(load_checkpoint(path), path);
 }

@@ -157,8 +157,8 @@ CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data
   observers.keep_collected = collected.count > 0;
   if (loader) observe(model, *loader, observers, collected, options);
   collected.report.quantizers = choose_ranges(model, observers).quantizers;
-  undo.keep();
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
+  undo.keep();
   if (loader) algorithm.after(model, *loader);
   return collected;
 }

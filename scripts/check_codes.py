@@ -84,7 +84,7 @@ def evaluate(nodes, images):
 images = x[()].astype(f32) * f32(x.attrs.get("scale", 1.0))
 model = json.loads(checkpoint["attributes"][()])["model"]
 if not model["folded"] and any(node["type"] == "batch_norm" for node in model["model"]["nodes"]):
-    refuse(f"{args.checkpoint} has live batch norms: give what fakequant fold makes of it")
+    refuse(f"{args.checkpoint} has live batch norms: use what fakequant fold makes of it")
 codes, logits = evaluate(model["model"]["nodes"], images)
 missing = {name for name, q in quantizers.items() if q["enabled"] and name == q["name"] and name.endswith(".input_quantizer")}
 missing = (missing | set(wanted.get("codes", ()))) - (set(codes) & set(wanted.get("codes", ())))

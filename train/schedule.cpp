@@ -102,7 +102,7 @@ Schedule restarts(std::int64_t period, std::int64_t grow, double last) {
 }
 
 Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts) {
-  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: give at least one schedule");
+  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: use at least one schedule");
   FQ_CHECK(std::ranges::all_of(parts, [](const auto& part) { return part.first >= 0; }), "schedule.sequence",
            "a part has a negative length");
   return [parts = std::move(parts)](std::int64_t at) {

@@ -36,7 +36,7 @@ constexpr HistogramReading kReadings[]{
 
 bool is_empty(const Histogram& h, const char* where) {
   FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
-           "{} counts and {} edges: give one edge more than counts", h.counts.size(), h.edges.size());
+           "{} counts and {} edges: use one edge more than counts", h.counts.size(), h.edges.size());
   // Limits the total, so that sums of counts cannot overflow anywhere.
   std::int64_t left = std::numeric_limits<std::int64_t>::max() / 2;
   for (const std::int64_t count : h.counts) {

@@ -46,7 +46,7 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros)
 OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
                                    std::vector<std::int64_t> counts)
     : OnePassHistogram(num_bins, skip_zeros) {
-  FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: give two for each bin",
+  FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: use two for each bin",
            counts.size(), num_bins);
   FQ_CHECK(total_count(counts) >= 0, kOnePassHistogram,
            "counts must not be negative, nor pass 2^62 together");

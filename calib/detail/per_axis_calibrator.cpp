@@ -99,8 +99,8 @@ void PerAxisCalibrator::do_merge(const Calibrator& other) {
   FQ_CHECK(from != nullptr && from->axis_ == axis_, "merge",
            "the calibrators keep different axes: calibrate both with one descriptor");
   FQ_CHECK(ranges_.empty() || from->ranges_.empty() || from->shape_ == shape_, "merge",
-           "the calibrators have ranges of shapes {} and {}: give calibrators of one layer",
-           to_string(shape_), to_string(from->shape_));
+           "the calibrators have ranges of shapes {} and {}: use calibrators of one layer", to_string(shape_),
+           to_string(from->shape_));
   if (from->ranges_.empty()) return;
   // Merges into copies: an error in one range leaves this calibrator unchanged.
   Ranges merged = make(static_cast<std::int64_t>(from->ranges_.size()));

@@ -35,9 +35,10 @@ void TwoPassCalibrator::do_collect(const Tensor& x, float largest) {
     largest_ = std::max(largest_, largest);
     return;
   }
-  FQ_CHECK(largest <= largest_, kTwoPassCalibrator,
-           "the second pass has a magnitude of {}, the first had {} at most: give both passes the same data",
-           largest, largest_);
+  FQ_CHECK(
+      largest <= largest_, kTwoPassCalibrator,
+      "the second pass has a magnitude of {}, the first had {} at most: use the same data in both passes",
+      largest, largest_);
   histogram_.collect(x, largest_, num_bins_, skip_zeros_);
 }
 

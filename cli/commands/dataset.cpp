@@ -153,7 +153,7 @@ void show_data(const ShowDataOptions& options, const std::optional<ShownChange>&
 
 Plan plan_show_data(const ShowDataOptions& options, PlannedFiles&) {
   FQ_CHECK(!options.output.empty() || !options.html.empty(), "dataset show",
-           "nothing is to be written: give -o sheet.png or --html page.html");
+           "nothing is to be written: use -o sheet.png or --html page.html");
   std::optional<ShownChange> change;
   if (options.augment)
     change = {.options = read_augment(*options.augment, "dataset show"), .seed = std::uint64_t(options.seed)};

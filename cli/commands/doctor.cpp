@@ -70,7 +70,7 @@ MachineFinding threads() {
     advice = "other programs compute here too: a run gets only its share";
   // Too many threads is the worst of these problems, so its advice replaces the others.
   if (cores > 0 && fq::detail::threads() > cores)
-    advice = "more threads than processors wait for each other: give --threads " + std::to_string(cores);
+    advice = "more threads than processors wait for each other: use --threads " + std::to_string(cores);
   return {"threads", std::move(found), std::move(advice)};
 }
 
@@ -144,11 +144,11 @@ MachineFinding packages(const std::string& python, const char* name, const char*
     for (std::string line; std::getline(lines, line);)
       (line.find(' ') == std::string::npos ? missing : found).push_back(line);
   } catch (const ArgumentError&) {
-    return {name, python + " cannot be started", fmt::format("{} needs one: give --python", use)};
+    return {name, python + " cannot be started", fmt::format("{} needs one: use --python", use)};
   }
   // The script prints a line for each package, so no line means that it failed.
   if (found.empty() && missing.empty())
-    return {name, python + " ends with an error", fmt::format("{} needs one that works: give --python", use)};
+    return {name, python + " ends with an error", fmt::format("{} needs one that works: use --python", use)};
   return {name,
           fmt::format("{}: {}", python,
                       found.empty() ? fmt::format("no package that {} needs", use)

@@ -64,7 +64,7 @@ std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const TextOp
     if (!what.starts_with(text)) throw;
     throw ArgumentError("[generate] --prompt" + what.substr(text.size()));
   }
-  FQ_CHECK(!ids.empty(), "generate", "--prompt has no {}: give one or more to begin with",
+  FQ_CHECK(!ids.empty(), "generate", "--prompt has no {}: use one or more to begin with",
            tokenizer.unit_name());
   return ids;
 }
@@ -105,7 +105,7 @@ FlagSet generate_flags(TextOptions& options) {
 GenerateOptions generate_options(const TextOptions& options, std::int64_t trained) {
   const std::int64_t context = options.context.value_or(trained);
   // Positions beyond the training length have no trained embedding.
-  FQ_CHECK(context <= trained, "generate", "--context is '{}': give a whole number from 1 to {}", context,
+  FQ_CHECK(context <= trained, "generate", "--context is '{}': use a whole number from 1 to {}", context,
            trained);
   return {.tokens = options.tokens,
           .temperature = options.temperature,
@@ -129,7 +129,7 @@ void print_texts(const Tokenizer& tokenizer, const Tensor& ids, Output& output,
 
 Plan plan_generate(const TextOptions& options, PlannedFiles&) {
   if (!options.prompt) check_given({}, "prompt", "generate");
-  FQ_CHECK(!options.prompt->empty(), "generate", "--prompt is empty: give a token or more to begin with");
+  FQ_CHECK(!options.prompt->empty(), "generate", "--prompt is empty: use a token or more to begin with");
   const Network network = load_network(options.checkpoint);
   const Tokenizer tokenizer = make_tokenizer(network, options.checkpoint, "generate");
   check_calibrated(network, "generate");

@@ -241,7 +241,7 @@ void check_inspectable(const std::string& path) {
   if (!path.ends_with(".html") && !path.ends_with(".json")) return;
   if (fq::detail::file_kind(path) != "a text file") return;
   throw FileError(path, "",
-                  fmt::format("[inspect] {} is a text file: give a checkpoint or another file that fakequant "
+                  fmt::format("[inspect] {} is a text file: use a checkpoint or another file that fakequant "
                               "wrote as HDF5, a data set, or a .onnx, .gguf or .safetensors file",
                               path));
 }

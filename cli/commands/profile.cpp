@@ -27,7 +27,7 @@ std::string trace_path(const Flags& flags) {
   if (const auto folder = run_folder(flags)) return folder->file("profile.json");
   const std::string output = flags.text("output");
   FQ_CHECK(allows_sibling_files(output), flags.command(),
-           "--profile: {} is no file, so the trace has no default name: give --profile=FILE", output);
+           "--profile: {} is no file, so the trace has no default name: use --profile=FILE", output);
   return sibling_path(output, ".profile.json");
 }
 

@@ -102,7 +102,7 @@ void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
   FQ_CHECK(
       !flags.amax_gradient || trainer.ranges.amax == AmaxMode::learned || trainer.ranges.learn_weight_ranges,
       "qat",
-      "--set amax_gradient requires learned ranges: give --amax learned or --set learn_weight_ranges=true, "
+      "--set amax_gradient requires learned ranges: use --amax learned or --set learn_weight_ranges=true, "
       "or leave it out");
 }
 
@@ -115,7 +115,7 @@ void check_formats(const QatRun& qat, const QatFlags& flags) {
   const bool quantized = qat.run.network.quantized();
   const std::string& checkpoint = flags.training.checkpoint;
   FQ_CHECK(quantized || has_format, "qat",
-           "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
+           "{} is not quantized: use --preset or --config, or run fakequant calibrate first",
            flags.training.model.init.value_or(checkpoint));
   if (!quantized) return;
   FQ_CHECK(!options.preset && !options.config && !chooses, "qat", "{} is already quantized: leave out {}",

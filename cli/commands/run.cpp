@@ -126,7 +126,7 @@ void make_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw FileError(folder, {},
-                    fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
+                    fmt::format("[run] {}: {}: use a folder that can be made", folder, error.message()));
 }
 
 /// Plans every phase with the planned files of earlier phases. Returns the checks of programs. Leaves

@@ -68,7 +68,7 @@ void check_plan_flags(const SensitivityOptions& options) {
                                              {"keep-bn", options.quantization.keep_bn}};
   for (const auto& [name, is_given] : given)
     FQ_CHECK(options.makes_plan() || !is_given, "sensitivity",
-             "--{} is for a plan: give --effective-bits or --accuracy-budget", name);
+             "--{} is for a plan: use --effective-bits or --accuracy-budget", name);
   FQ_CHECK(!options.makes_plan() || !options.report, "sensitivity",
            "--report is for a calibrated network: a plan is written by --plan");
 }
@@ -89,7 +89,7 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Sensi
       open_network_data(network, options.data.data, options.data.split, Labels::if_there, "sensitivity");
   // Divergence compares outputs with the float outputs and needs no labels.
   FQ_CHECK(data->classes() > 0 || options.score != DamageScore::loss, "sensitivity",
-           "--score loss needs labels, and {} has none: give data with y, or --score divergence",
+           "--score loss needs labels, and {} has none: use data with y, or --score divergence",
            options.data.data);
   check_classifies(network, "sensitivity");
   return data;

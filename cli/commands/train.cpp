@@ -21,8 +21,8 @@ struct TrainOptions {
 
 // Empty for a checkpoint that an earlier phase writes.
 std::optional<Network> starting_checkpoint(const TrainingOptions& options, const PlannedFiles& planned) {
-  FQ_CHECK(!options.model.model, "train", "--model and --checkpoint: give one");
-  FQ_CHECK(!options.model.init, "train", "--init and --checkpoint: give one, --init with --model");
+  FQ_CHECK(!options.model.model, "train", "--model and --checkpoint: use one");
+  FQ_CHECK(!options.model.init, "train", "--init and --checkpoint: use one, --init with --model");
   auto network = planned.network(options.checkpoint);
   if (!network) return network;
   check_not_compressed(*network, "train", options.checkpoint);

@@ -48,11 +48,10 @@ void check_model(const std::string& model, const VerifyEngine& engine) {
                     fmt::format("[verify] {} is not a file: write it by fakequant export --format {}", model,
                                 engine.format));
   if (fq::detail::file_kind(model) == "a file of fakequant")
-    throw FileError(
-        model, "",
-        fmt::format("[verify] {} is a checkpoint: give the file that fakequant export --format {} "
-                    "writes of it, and the checkpoint by --checkpoint",
-                    model, engine.format));
+    throw FileError(model, "",
+                    fmt::format("[verify] {} is a checkpoint: use the file that fakequant export --format {} "
+                                "writes of it, and the checkpoint by --checkpoint",
+                                model, engine.format));
 }
 
 /// An engine and the network to compare. The comparison folds the network, so each engine has its own.

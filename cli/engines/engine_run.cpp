@@ -244,7 +244,7 @@ std::vector<std::string> session_options(const std::string& session) {
   for (const auto& option : found) {
     const auto at = option.find('=');
     FQ_CHECK(at != std::string::npos && at > 0, "verify",
-             "--session is '{}': give KEY=VALUE,.., for example session.disable_quant_qdq=1", session);
+             "--session is '{}': use KEY=VALUE,.., for example session.disable_quant_qdq=1", session);
   }
   return found;
 }

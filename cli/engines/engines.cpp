@@ -50,7 +50,7 @@ std::vector<const VerifyEngine*> find_engines(const std::string& name, const std
   }
   FQ_CHECK(
       !found.empty(), "verify",
-      "--engine all: no engine runs {} by its name: give a file whose name ends with .onnx, .gguf or .pte",
+      "--engine all: no engine runs {} by its name: use a file whose name ends with .onnx, .gguf or .pte",
       model);
   return found;
 }

@@ -33,11 +33,11 @@ std::optional<Network> teacher_network(const TeacherOptions& options, const Plan
 void check_alike(const Network& teacher, const Network& network, const TeacherOptions& options) {
   const std::string& name = *options.teacher;
   FQ_CHECK(teacher.input_shape() == network.input_shape(), options.command,
-           "--teacher {} takes samples of {}, the network of {}: give a teacher of the same data", name,
+           "--teacher {} takes samples of {}, the network of {}: use a teacher of the same data", name,
            to_string(teacher.input_shape()), to_string(network.input_shape()));
   const Shape theirs = teacher.output_shape(), own = network.output_shape();
   FQ_CHECK(theirs == own, options.command,
-           "--teacher {} gives {} for a sample, the network {}: give a teacher of the same classes", name,
+           "--teacher {} gives {} for a sample, the network {}: use a teacher of the same classes", name,
            to_string(Shape(theirs.begin() + 1, theirs.end())), to_string(Shape(own.begin() + 1, own.end())));
 }
 
@@ -69,7 +69,7 @@ void check_teacher_options(const TeacherOptions& options, const PlannedFiles& pl
   if (options.is_file()) planned.check_there(options.command, "teacher", *options.teacher);
   const auto check = [&](bool given, const char* name) {
     FQ_CHECK(may_have_teacher(options) || !given, options.command,
-             "{} is for a --teacher: give a checkpoint{}", name, options.command == "qat" ? ", or self" : "");
+             "{} is for a --teacher: use a checkpoint{}", name, options.command == "qat" ? ", or self" : "");
   };
   check(options.kind.has_value(), "--distill");
   check(options.temperature.has_value(), "--set distillation.temperature");

@@ -18,7 +18,7 @@ struct Word {
 
 /// An ambiguous word includes the text after it, so that only a message about a setting matches.
 constexpr auto kWords = std::to_array<Word>({
-    {"give the same settings, or", "give the same settings, allow the changes by --allow-changes, or"},
+    {"use the same settings, or", "use the same settings, allow the changes by --allow-changes, or"},
     {"learning_rate", "--lr"},
     {"learning rate", "--lr"},
     {"weight_decay", "--weight-decay"},
@@ -80,7 +80,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"lora_scale", "--set low_rank.alpha over --lora"},
     {"lora_layers", "--set low_rank.layers"},
     {"[calibrate] mask", "[calibrate] --mask"},
-    {"ranges are not learned: learn them", "ranges of activations are not learned: give --amax learned"},
+    {"ranges are not learned: learn them", "ranges of activations are not learned: use --amax learned"},
     {"training data", "training data (--data)"},
     {"other data", "other --data"},
 });

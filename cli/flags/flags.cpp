@@ -92,8 +92,7 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
   } catch (const po::too_many_positional_options_error&) {
     FQ_CHECK(false, command, "too many arguments: see fakequant {} --help", command);
   } catch (const po::multiple_occurrences& error) {
-    FQ_CHECK(false, command, "{} is given more than once: give it once",
-             with_dashes(error.get_option_name()));
+    FQ_CHECK(false, command, "{} is given more than once: use it once", with_dashes(error.get_option_name()));
   } catch (const po::error& error) {
     FQ_CHECK(false, command, "{}: see fakequant {} --help", error.what(), command);
   }
@@ -439,12 +438,12 @@ void Flags::read_pairs(const FlagSet& set) {
   for (const std::string& pair : list("set")) {
     const std::size_t equals = pair.find('=');
     FQ_CHECK(equals != std::string::npos && equals > 0, command_,
-             "--set is '{}': give KEY=VALUE, for example clip_norm=1", pair);
+             "--set is '{}': use KEY=VALUE, for example clip_norm=1", pair);
     const std::string key = pair.substr(0, equals);
     FQ_CHECK(set.find_setting(key) != nullptr, command_, "--set has no '{}'{}", key,
              nearest_setting(set, key));
     FQ_CHECK(settings_.emplace(key, Given{pair.substr(equals + 1), {}}).second, command_,
-             "--set {} is given more than once: give it once", key);
+             "--set {} is given more than once: use it once", key);
   }
 }
 
@@ -473,7 +472,7 @@ void Flags::read_file(const FlagSet& set) {
 
 void Flags::check(const FlagNeed& need) const {
   if (need.values.empty())
-    FQ_CHECK(given(need.other), command_, "{} is for {}: give that too, or leave it out", shown(need.name),
+    FQ_CHECK(given(need.other), command_, "{} is for {}: use that too, or leave it out", shown(need.name),
              shown(need.other));
   if (need.values.empty()) return;
   const std::string value = text(need.other);
@@ -481,7 +480,7 @@ void Flags::check(const FlagNeed& need) const {
   std::erase(allowed, "");
   // Values may have options: "sgd,dampening=0.1" is of the kind "sgd".
   FQ_CHECK(std::ranges::count(need.values, value.substr(0, value.find(','))) > 0, command_,
-           "{} is for {} {}: give that too, or leave it out", shown(need.name), shown(need.other),
+           "{} is for {} {}: use that too, or leave it out", shown(need.name), shown(need.other),
            detail::alternatives(allowed));
 }
 
@@ -533,7 +532,7 @@ std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int6
   std::int64_t value = 0;
   // A number outside of int64 fails too: from_chars reports the overflow.
   const bool whole = read_all(text(name), value);
-  FQ_CHECK(whole && value >= low && value <= high, command_, "{} is '{}': give a whole number from {} to {}",
+  FQ_CHECK(whole && value >= low && value <= high, command_, "{} is '{}': use a whole number from {} to {}",
            shown(name), text(name), low, high);
   return value;
 }
@@ -541,7 +540,7 @@ std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int6
 double Flags::number(const std::string& name, double low, double high) const {
   double value = 0;
   const bool read = read_number(text(name), value);
-  FQ_CHECK(read && value >= low && value <= high, command_, "{} is '{}': give a number from {} to {}",
+  FQ_CHECK(read && value >= low && value <= high, command_, "{} is '{}': use a number from {} to {}",
            shown(name), text(name), low, high);
   return value;
 }

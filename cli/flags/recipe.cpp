@@ -62,10 +62,10 @@ RecipeChanges::RecipeChanges(const std::vector<std::string>& texts) {
     const std::size_t equals = text.find('='), dot = text.find('.');
     // The first dot must come before "=", and the flag must have a name.
     FQ_CHECK(equals != std::string::npos && dot > 0 && dot < equals && text[equals - 1] != '.', "run",
-             "--set is '{}': give PHASE.FLAG=VALUE, for example train.lr=0.01", text);
+             "--set is '{}': use PHASE.FLAG=VALUE, for example train.lr=0.01", text);
     Change change{text, text.substr(0, equals), parse_value(text.substr(equals + 1))};
     for (const auto& other : changes_)
-      FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': give one", other.text, text);
+      FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': use one", other.text, text);
     changes_.push_back(std::move(change));
   }
 }
@@ -100,8 +100,8 @@ std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges
     change.used = true;
     // "train.lr" and "my phase.lr" may reach the same phase.
     const auto [same, is_first] = texts.emplace(key, change.text);
-    FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: give one", same->second,
-             change.text, name);
+    FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: use one", same->second, change.text,
+             name);
     const ordered_json object{{key, change.value}};
     out[key] = std::make_shared<const fq::detail::JsonText>(
         fq::detail::JsonText::from_value(object, object.dump(), "run --set " + change.text));
@@ -185,7 +185,7 @@ class Reader {
     // A change that reaches no phase is probably misspelled.
     changes_.check_used(names);
     check_reached();
-    if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
+    if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: use a list of them");
     return recipe;
   }
 
@@ -256,7 +256,7 @@ class Reader {
       for (const auto& item : entry.at(key).elements()) {
         const std::string text = item.string();
         const std::size_t equals = text.find('=');
-        if (equals == std::string::npos) item.fail("give KEY=VALUE, for example clip_norm=1");
+        if (equals == std::string::npos) item.fail("use KEY=VALUE, for example clip_norm=1");
         out[text.substr(0, equals)] = text.substr(equals + 1);
       }
     }

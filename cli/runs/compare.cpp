@@ -109,13 +109,12 @@ RunSummary read_run(const std::string& path) {
   if (!fs::is_directory(path, none))
     throw FileError(
         path, "",
-        fmt::format("[compare] {} is no run directory: give folders that train or qat wrote (-o RUN/)",
-                    path));
+        fmt::format("[compare] {} is no run directory: use folders that train or qat wrote (-o RUN/)", path));
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   if (!fs::exists(folder.config(), none))
     throw FileError(
         path, "",
-        fmt::format("[compare] {} is no run directory, it has no config.json: give folders that train "
+        fmt::format("[compare] {} is no run directory, it has no config.json: use folders that train "
                     "or qat wrote (-o RUN/)",
                     path));
   const auto config = read_run_config(folder);
@@ -215,7 +214,7 @@ void print_runs(const std::vector<RunSummary>& runs, bool latency, Output& outpu
 
 Plan plan_compare(const CompareOptions& options, PlannedFiles&) {
   if (options.runs.empty())
-    throw ArgumentError("[compare] no run is named: give run directories, as runs/float/ runs/int8/");
+    throw ArgumentError("[compare] no run is named: use run directories, as runs/float/ runs/int8/");
   // Shared by the steps: the first one adds latencies, the others print them.
   const auto runs = std::make_shared<std::vector<RunSummary>>();
   for (const auto& path : options.runs) runs->push_back(read_run(path));

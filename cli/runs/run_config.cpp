@@ -185,8 +185,8 @@ void check_is_run(const FlagSet& set, const std::string& path, const RunFolder& 
   if (!fs::exists(folder.config(), none))
     throw FileError(
         path, "",
-        fmt::format("[{}] --resume {}: {}: give the folder of a run, as --output RUN/ wrote it",
-                    set.command(), path,
+        fmt::format("[{}] --resume {}: {}: use the folder of a run, as --output RUN/ wrote it", set.command(),
+                    path,
                     fs::is_directory(path, none) ? "this is no run directory, it has no config.json"
                                                  : "there is no such folder"));
 }
@@ -238,7 +238,7 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
   if (!set.is_toggle("allow-changes")) return arguments;  // the command has no run directories
   std::string path;
   if (find_resumed(arguments, path) == arguments.end()) return arguments;
-  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give the folder of a run");
+  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: use the folder of a run");
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   check_is_run(set, path, folder);
   const ordered_json config = read_run_config(folder);
@@ -343,7 +343,7 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   const char* key = by_steps ? "progress/step" : "progress/epoch";
   const std::int64_t done =
       saved.has_attribute(key) ? fq::detail::whole_value<std::int64_t>(saved.attribute(key)) : 0;
-  FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: give at least this number",
+  FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: use at least this number",
            unit, wanted, run.out, done);
   if (flags.on("allow-changes")) return;
   const auto there = fq::detail::whole_or<std::int64_t>(planned_length(run, flags, saved), unit, 0);

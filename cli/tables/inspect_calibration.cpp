@@ -190,7 +190,7 @@ Network quantized_network(const InspectOptions& options, Output& output) {
     return network;
   }
   FQ_CHECK(!options.data.data.empty() || !options.state.empty(), kInspect,
-           "{} is a float checkpoint: give --data or --state, or a quantized checkpoint", options.file);
+           "{} is a float checkpoint: use --data or --state, or a quantized checkpoint", options.file);
   const Quantization chosen = read_quantization(options.quantization);
   output.line(quantization_text(options.quantization, chosen));
   place_quantizers(network, options.quantization, options.calibration, chosen, std::nullopt);
@@ -212,7 +212,7 @@ void take_data(Network& network, const InspectOptions& options, CalibrationPage&
 
 void take_checkpoint(const InspectOptions& options, Output& output, CalibrationPage& page) {
   const bool has_data = !options.data.data.empty();
-  FQ_CHECK(!has_data || options.state.empty(), kInspect, "--data and --state: give one");
+  FQ_CHECK(!has_data || options.state.empty(), kInspect, "--data and --state: use one");
   Network network = quantized_network(options, output);
   page.facts = {{"checkpoint", file_name(options.file)}, {"model", network.identity().model.name()}};
   if (has_data) take_data(network, options, page);

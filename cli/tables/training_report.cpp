@@ -101,7 +101,7 @@ void TrainingReport::print_start(const Evaluation& start, bool is_best, nlohmann
   if (!is_best) return;
   log(LogLevel::warning,
       fmt::format("[{}] no epoch was better in validation than the start of the run ({}), which is in the "
-                  "file of the best epoch: give another --lr, or more --epochs",
+                  "file of the best epoch: use another --lr, or more --epochs",
                   command_,
                   accuracy_ ? fmt::format("{:.2f} %", 100 * start.accuracy)
                             : fmt::format("loss {:.4f}", start.loss)));

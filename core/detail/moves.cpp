@@ -133,7 +133,7 @@ void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, 
 }  // namespace
 
 Tensor join(const std::vector<Tensor>& parts, int axis) {
-  FQ_CHECK(!parts.empty(), "concat", "no tensors are given: give at least one");
+  FQ_CHECK(!parts.empty(), "concat", "no tensors are given: use at least one");
   const auto at = static_cast<std::size_t>(normalize_axis(axis, parts[0].rank(), "concat"));
   Shape shape = parts[0].shape();
   shape[at] = 0;

@@ -34,7 +34,7 @@ Tensor decoded(const Tensor& codes) {
 Tensor checked_scales(const PackedScales& packed, const std::string& name) {
   const DType dtype = packed.values.dtype();
   FQ_CHECK(packed.defined() && (dtype == DType::f32 || dtype == DType::f8_e4m3 || dtype == DType::f8_e8m0),
-           "quantizer", "the scales of '{}' are {}: give f32, f8_e4m3 or f8_e8m0", name,
+           "quantizer", "the scales of '{}' are {}: use f32, f8_e4m3 or f8_e8m0", name,
            packed.values.describe());
   const Tensor floats = dtype == DType::f32 ? packed.values : decoded(packed.values);
   return mapped(floats, [&](float value) {

@@ -45,7 +45,7 @@ bool needs_block_kernels(const Grid& grid, const Shape& shape, std::string_view 
   if (one && !other) return false;
   const std::int64_t blocks = numel(grid.granularity.scale_shape(shape));
   FQ_CHECK(grid.amax.numel() == blocks || numel(shape) == 0, function,
-           "amax of {} has {} elements, the input {} has {} blocks: give one amax per block",
+           "amax of {} has {} elements, the input {} has {} blocks: use one amax per block",
            quantizer_label(grid.name), grid.amax.numel(), to_string(shape), blocks);
   return true;
 }
@@ -66,7 +66,7 @@ int channel_axis(const Grid& grid, const Shape& shape, std::string_view function
   FQ_CHECK(axis >= 0, function, "{} is quantized {}: codes are per tensor or along one axis",
            quantizer_label(grid.name), to_string(grid.granularity));
   FQ_CHECK(grid.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
-           "amax of {} has {} elements, the input {} has {} channels on axis {}: give one amax per channel",
+           "amax of {} has {} elements, the input {} has {} channels on axis {}: use one amax per channel",
            quantizer_label(grid.name), grid.amax.numel(), to_string(shape),
            shape[static_cast<std::size_t>(axis)], axis);
   return axis;

@@ -61,7 +61,7 @@ StateDict::~StateDict() = default;
 
 void StateDict::set(std::string name, Tensor tensor) {
   check_name(name);
-  FQ_CHECK(tensor.defined(), "state_dict", "the tensor '{}' is undefined: give it a shape first", name);
+  FQ_CHECK(tensor.defined(), "state_dict", "the tensor '{}' is undefined: create it with a shape", name);
   const auto [place, added] = body_->index.try_emplace(name, body_->entries.size());
   if (added)
     body_->entries.emplace_back(std::move(name), std::move(tensor));

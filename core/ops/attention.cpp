@@ -71,7 +71,7 @@ detail::AttentionShape attention_shape(const Tensor& q, const Tensor& k, const T
                        to_string(v.shape()));
   };
   FQ_CHECK(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, kAttention,
-           "{}: give [N, H, L, D], [N, K, S, D] and [N, K, S, E]", text());
+           "{}: use [N, H, L, D], [N, K, S, D] and [N, K, S, E]", text());
   FQ_CHECK(q.dim(0) == k.dim(0) && q.dim(0) == v.dim(0) && q.dim(3) == k.dim(3), kAttention,
            "{}: the number of samples, and the last axis of q and k, must agree", text());
   FQ_CHECK(k.dim(1) == v.dim(1) && k.dim(2) == v.dim(2), kAttention,
@@ -95,7 +95,7 @@ Tensor added_mask(const Variable& mask, const Tensor& like) {
            "the mask requires a gradient: add it to ops::matmul's scores before ops::softmax, or detach it");
   const Tensor given = mask.tensor().to(Layout::row_major);
   FQ_CHECK((given.dtype() == DType::u8 || given.dtype() == like.dtype()) && given.device() == like.device(),
-           kAttention, "the mask is {}, q {}: give u8 or q's dtype on its device", given.describe(),
+           kAttention, "the mask is {}, q {}: use u8 or q's dtype on its device", given.describe(),
            like.describe());
   // u8 marks the visible keys, as in PyTorch's bool masks.
   if (given.dtype() != DType::u8) return given;
@@ -232,7 +232,7 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
 
 Variable attention_weights(const Variable& input, const AttentionOptions& options, const Variable& mask) {
   const auto scores = detail::floats(input, kWeights);
-  FQ_CHECK(scores.tensor.rank() == 4, kWeights, "the scores are {}: give [N, H, L, S]",
+  FQ_CHECK(scores.tensor.rank() == 4, kWeights, "the scores are {}: use [N, H, L, S]",
            to_string(scores.tensor.shape()));
   const Shape& sizes = scores.tensor.shape();
   const double factor = options.scale.value_or(1.0);
@@ -259,7 +259,7 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
 Variable rotary(const Variable& input, const Rotary& options) {
   const auto x = detail::floats(input, kRotary);
   const Tensor rows = x.tensor.to(Layout::row_major);
-  FQ_CHECK(rows.rank() >= 2, kRotary, "the input is {}: give [.., L, D]", to_string(rows.shape()));
+  FQ_CHECK(rows.rank() >= 2, kRotary, "the input is {}: use [.., L, D]", to_string(rows.shape()));
   const std::int64_t width = rows.dim(-1), dims = options.dims == 0 ? width : options.dims;
   FQ_CHECK(dims >= 0 && dims % 2 == 0 && dims <= width, kRotary,
            "{} of {} elements cannot be rotated: use an even number up to that", dims, width);
@@ -267,7 +267,7 @@ Variable rotary(const Variable& input, const Rotary& options) {
            "first is {}, base {}, magnitude {}: use 0 or more, and above 0", options.first, options.base,
            options.magnitude);
   const auto given = static_cast<std::int64_t>(options.frequencies.size());
-  FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: give one for each", given,
+  FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: use one for each", given,
            dims / 2);
   const detail::Rotation forward_rotation{rows.dim(-2), width, dims / 2, options.interleaved, false};
   const auto frequencies = pair_frequencies(options, forward_rotation.pairs);

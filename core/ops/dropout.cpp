@@ -107,7 +107,7 @@ Variable alpha_dropout(const Variable& x, double p, bool training, bool channels
 
 Variable drop_block2d(const Variable& x, double p, std::int64_t block, bool training) {
   constexpr std::string_view op = "drop_block2d";
-  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is no image: give [N, C, H, W]");
+  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is no image: use [N, C, H, W]");
   const Shape shape = x.shape();
   FQ_CHECK(block > 0 && block % 2 == 1 && block <= shape[2] && block <= shape[3], op,
            "a block of {} in {}: use an odd number up to the image's size", block, to_string(shape));

@@ -299,7 +299,7 @@ Variable extreme(std::string_view op, const Variable& input, const std::vector<i
                  const detail::Reduction& reduction) {
   const auto x = detail::floats(input, op);
   const Axes along(op, x.tensor.shape(), axes, keep);
-  FQ_CHECK(along.count > 0, op, "{} has no elements along the reduced axes: give one or more",
+  FQ_CHECK(along.count > 0, op, "{} has no elements along the reduced axes: use one or more",
            to_string(x.tensor.shape()));
   const Tensor found = joined(x.tensor, along.kept, reduction);
   const auto backward = [op, saved = detail::Saved(x.tensor), found](const Tensor& dy) {

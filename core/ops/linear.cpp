@@ -14,7 +14,7 @@ class Linear final : public detail::Product {
  public:
   Linear(const Variable& x, const Variable& w) {
     FQ_CHECK(x.rank() >= 1 && w.rank() == 2, "linear",
-             "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
+             "the input is {}, the weight {}: use [.., in] and [out, in]", to_string(x.shape()),
              to_string(w.shape()));
     FQ_CHECK(x.dim(-1) == w.dim(1), "linear", "the input {} has {} features, the weight {} expects {}",
              to_string(x.shape()), x.dim(-1), to_string(w.shape()), w.dim(1));
@@ -91,7 +91,7 @@ class Matmul final : public detail::Product {
       return fmt::format("{} times {}{}", to_string(a_), to_string(b_), transpose_b ? " transposed" : "");
     };
     FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(transpose_b ? -1 : -2), name,
-             "{}: give [.., m, k] and {}", text(), transpose_b ? "[n, k]" : "[k, n]");
+             "{}: use [.., m, k] and {}", text(), transpose_b ? "[n, k]" : "[k, n]");
     terms = a.dim(-1);
     channels = b.dim(transpose_b ? -2 : -1);
     // -1: b is an activation, whose integer codes have one scale for the whole tensor.
@@ -179,7 +179,7 @@ Tensor checked_ids(const Variable& ids, const Tensor& table) {
   FQ_CHECK(
       tensor != nullptr && tensor->defined() &&
           (tensor->dtype() == DType::i64 || tensor->dtype() == DType::i32 || tensor->dtype() == DType::f32),
-      kEmbedding, "the ids are {}: give i64, i32 or whole numbers in f32",
+      kEmbedding, "the ids are {}: use i64, i32 or whole numbers in f32",
       tensor != nullptr ? tensor->describe() : "codes or undefined");
   FQ_CHECK(tensor->device() == table.device(), kEmbedding, "the ids are {}, the weight {}: use one device",
            tensor->describe(), table.describe());
@@ -196,7 +196,7 @@ Tensor checked_ids(const Variable& ids, const Tensor& table) {
 
 Variable embedding(const Variable& ids, const Variable& weight) {
   const auto w = detail::floats(weight, kEmbedding);
-  FQ_CHECK(w.tensor.rank() == 2, kEmbedding, "the weight is {}: give [V, D]", to_string(w.tensor.shape()));
+  FQ_CHECK(w.tensor.rank() == 2, kEmbedding, "the weight is {}: use [V, D]", to_string(w.tensor.shape()));
   const Tensor rows = checked_ids(ids, w.tensor);
   Shape shape = rows.shape();
   shape.push_back(w.tensor.dim(1));

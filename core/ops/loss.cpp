@@ -121,7 +121,7 @@ class LogitRows {
 Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device device) {
   if (!weights.defined()) return {};
   FQ_CHECK(weights.shape() == Shape{classes} && is_floating(weights.dtype()), kOperator,
-           "the class weights are {}, there are {} classes: give a float for each", weights.describe(),
+           "the class weights are {}, there are {} classes: use a float for each", weights.describe(),
            classes);
   std::vector<double> all = weights.to(DType::f64).to_vector<double>();
   all.push_back(std::accumulate(all.begin(), all.end(), 0.0));
@@ -130,14 +130,14 @@ Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device devic
 
 void check_arguments(const Tensor& logits, const Tensor& labels, double label_smoothing) {
   FQ_CHECK(logits.rank() >= 2 && logits.dim(1) > 1, kOperator,
-           "the logits are {}: give [N, C, ..] with C of 2 or more, as the softmax of one output is always 1",
+           "the logits are {}: use [N, C, ..] with C of 2 or more, as the softmax of one output is always 1",
            logits.describe());
   Shape labels_shape = logits.shape();
   labels_shape.erase(labels_shape.begin() + 1);
   FQ_CHECK(labels.defined() && labels.shape() == labels_shape &&
                (labels.dtype() == DType::i64 || labels.dtype() == DType::i32) &&
                labels.device() == logits.device(),
-           kOperator, "the labels are {}, the logits {}: give i64 {} on their device", labels.describe(),
+           kOperator, "the labels are {}, the logits {}: use i64 {} on their device", labels.describe(),
            logits.describe(), to_string(labels_shape));
   FQ_CHECK(label_smoothing >= 0 && label_smoothing <= 1, kOperator, "label_smoothing is {}: use 0 to 1",
            label_smoothing);

@@ -79,7 +79,7 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
                            const Variable& gamma, const Variable& beta, double eps, Attributes attributes) {
   const auto x = detail::floats(input, op);
   const Shape shape = x.tensor.shape();
-  FQ_CHECK(shape.size() >= 2, op, "the input is {}: give [N, C, ..]", to_string(shape));
+  FQ_CHECK(shape.size() >= 2, op, "the input is {}: use [N, C, ..]", to_string(shape));
   FQ_CHECK(groups >= 1 && shape[1] % groups == 0, op, "groups is {}: it must divide the {} channels", groups,
            shape[1]);
   const Variable g = parameter(gamma, x.tensor, {shape[1]}, "gamma", op),
@@ -123,7 +123,7 @@ Variable group_norm(const Variable& x, std::int64_t groups, const Variable& gamm
 }
 
 Variable instance_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps) {
-  FQ_CHECK(x.defined() && x.rank() >= 2, "instance_norm", "the input is {}: give [N, C, ..]",
+  FQ_CHECK(x.defined() && x.rank() >= 2, "instance_norm", "the input is {}: use [N, C, ..]",
            x.defined() ? to_string(x.shape()) : "undefined");
   return normalized_groups("instance_norm", x, std::max<std::int64_t>(x.dim(1), 1), gamma, beta, eps,
                            detail::traced([&] {
@@ -134,7 +134,7 @@ Variable instance_norm(const Variable& x, const Variable& gamma, const Variable&
 Variable local_response_norm(const Variable& input, std::int64_t size, double alpha, double beta, double k) {
   constexpr std::string_view op = "local_response_norm";
   const auto x = detail::floats(input, op);
-  FQ_CHECK(x.tensor.rank() >= 2, op, "the input is {}: give [N, C, ..]", to_string(x.tensor.shape()));
+  FQ_CHECK(x.tensor.rank() >= 2, op, "the input is {}: use [N, C, ..]", to_string(x.tensor.shape()));
   FQ_CHECK(size >= 1, op, "size is {}: use 1 or more channels", size);
   auto attributes = detail::traced([&] {
     return Attributes{{"size", size}, {"alpha", alpha}, {"beta", beta}, {"k", k}};

@@ -12,7 +12,7 @@
 namespace fq::detail {
 
 PoolSizes pool_sizes(const Shape& x, const ops::Pool2d& o, std::string_view op) {
-  FQ_CHECK(x.size() == 4, op, "the input is {}: give [N, C, H, W]", to_string(x));
+  FQ_CHECK(x.size() == 4, op, "the input is {}: use [N, C, H, W]", to_string(x));
   const PoolAxis h = pool_axis(x, o, 0, o.kernel[0], op), w = pool_axis(x, o, 1, o.kernel[1], op);
   return {x[0],     x[1],     x[2],     x[3],        h.reach,     w.reach, h.stride,
           w.stride, h.before, w.before, h.positions, w.positions, h.after, w.after};
@@ -106,7 +106,7 @@ Variable avg_pool2d(const Variable& input, const Pool2d& options) {
 
 Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> size) {
   constexpr std::string_view op = "adaptive_avg_pool2d";
-  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: use [N, C, H, W]",
            input.defined() ? to_string(input.shape()) : "undefined");
   FQ_CHECK(size[0] >= 1 && size[1] >= 1 && input.dim(2) >= 1 && input.dim(3) >= 1, op,
            "{} x {} pixels of {}: use 1 or more", size[0], size[1], to_string(input.shape()));
@@ -125,7 +125,7 @@ Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> 
 
 Variable global_avg_pool2d(const Variable& input) {
   constexpr std::string_view op = "global_avg_pool2d";
-  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: use [N, C, H, W]",
            input.defined() ? to_string(input.shape()) : "undefined");
   Pool2d options;
   options.kernel = {input.dim(2), input.dim(3)};
@@ -288,7 +288,7 @@ Variable max_pool2d(const Variable& x, const Pool2d& options) {
 namespace {
 
 Variable as_image(const Variable& x, std::string_view op) {
-  FQ_CHECK(x.defined() && x.rank() == 3, op, "the input is {}: give [N, C, L]",
+  FQ_CHECK(x.defined() && x.rank() == 3, op, "the input is {}: use [N, C, L]",
            x.defined() ? to_string(x.shape()) : "undefined");
   return reshape(x, {x.dim(0), x.dim(1), 1, x.dim(2)});
 }

@@ -21,7 +21,7 @@ Variable parameter(const Variable& p, const Tensor& x, const Shape& wanted, bool
   FQ_CHECK(p.shape() == wanted, op, "{} is {}, it must be {}", what, to_string(p.shape()), to_string(wanted));
   if (!codes || p.quantized() == nullptr) return detail::matching_floats(p, x, op).variable;
   FQ_CHECK(p.device() == x.device() && x.dtype() == DType::f32, op,
-           "{} has codes on {}, the input is {}: give f32 on the same device", what, to_string(p.device()),
+           "{} has codes on {}, the input is {}: use f32 on the same device", what, to_string(p.device()),
            x.describe());
   return p;
 }
@@ -31,7 +31,7 @@ RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable&
                         const RecurrentWeights& given) {
   const auto x = detail::floats(input, op);
   const Shape shape = x.tensor.shape();
-  FQ_CHECK(shape.size() == 3 && shape[1] > 0, op, "the input is {}: give [N, L, I] of one step or more",
+  FQ_CHECK(shape.size() == 3 && shape[1] > 0, op, "the input is {}: use [N, L, I] of one step or more",
            to_string(shape));
   FQ_CHECK(given.hidden.defined() && given.hidden.rank() == 2 && given.input.defined(), op,
            "the weights of the input and of the state must be defined and have two axes");

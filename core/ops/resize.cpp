@@ -85,10 +85,10 @@ Variable mixed(const Variable& input, int axis, const Axis& sizes, std::string_v
 void check(const Variable& x, const Resize& options) {
   constexpr std::string_view op = "resize";
   FQ_CHECK(x.defined() && !options.sizes.empty() && options.sizes.size() <= x.shape().size(), op,
-           "{} sizes are given for {}: give one for each of the last axes", options.sizes.size(),
+           "{} sizes are given for {}: use one for each of the last axes", options.sizes.size(),
            x.defined() ? to_string(x.shape()) : "an undefined input");
   FQ_CHECK(options.scales.empty() || options.scales.size() == options.sizes.size(), op,
-           "{} scales are given for {} sizes: give one for each size, or none", options.scales.size(),
+           "{} scales are given for {} sizes: use one for each size, or none", options.scales.size(),
            options.sizes.size());
   for (const auto scale : options.scales)
     FQ_CHECK(scale > 0 && std::isfinite(scale), op, "a scale is {}: it must be above 0", scale);

@@ -178,7 +178,7 @@ Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
 
 Variable concat(const std::vector<Variable>& parts, int axis) {
   FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), kConcat,
-           "{} inputs are given: give one or more, all defined", parts.size());
+           "{} inputs are given: use one or more, all defined", parts.size());
   const int at = normalize_axis(axis, parts[0].rank(), kConcat);
   auto backward = split(sizes_along(parts, at), at);
   auto attributes = detail::traced([&] { return Attributes{{"axis", std::int64_t{at}}}; });
@@ -204,7 +204,7 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
 namespace {
 
 Shape checked(const Variable& x, std::int64_t factor, std::string_view op) {
-  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is {}: use [N, C, H, W]",
            x.defined() ? to_string(x.shape()) : "undefined");
   FQ_CHECK(factor >= 1 && factor < (1 << 15), op, "the factor is {}: use 1 or more", factor);
   return x.shape();
@@ -259,7 +259,7 @@ bool fits(const InputPart& part, std::int64_t row) {
 }
 
 void check(const Variable& x, const InputPart& part) {
-  FQ_CHECK(x.defined() && x.rank() == 2, kInputPart, "the input is {}: give rows [N, K]",
+  FQ_CHECK(x.defined() && x.rank() == 2, kInputPart, "the input is {}: use rows [N, K]",
            x.defined() ? to_string(x.shape()) : "undefined");
   FQ_CHECK(fits(part, x.dim(1)), kInputPart, "{} from element {} on is not within rows of {}",
            to_string(part.shape), part.begin, x.dim(1));

@@ -123,7 +123,7 @@ Variable expand(const Variable& x, const Shape& shape) {
 
 Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, double value) {
   FQ_CHECK(x.defined() && sizes.size() <= x.shape().size(), "pad",
-           "{} pairs of sizes are given for {}: give one for each of the last axes", sizes.size(),
+           "{} pairs of sizes are given for {}: use one for each of the last axes", sizes.size(),
            x.defined() ? to_string(x.shape()) : "an undefined input");
   const bool constant = mode == PadMode::constant && value != 0.0;
   auto attributes = detail::traced([&] {
@@ -147,7 +147,7 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
 
 Variable stack(const std::vector<Variable>& parts, int axis) {
   FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), "stack",
-           "{} inputs are given: give one or more, all defined", parts.size());
+           "{} inputs are given: use one or more, all defined", parts.size());
   const int at = normalize_axis(axis, parts[0].rank() + 1, "stack");
   std::vector<Variable> rows;
   for (const auto& part : parts) {

@@ -54,7 +54,7 @@ void check_classifies(const Network& network, const std::string& function) {
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {
   const Shape& shape = network.identity().sample_shape;
   FQ_CHECK(data.sample_shape() == shape, function,
-           "the samples are {}, the network takes {}: give other --data or another network",
+           "the samples are {}, the network takes {}: use other --data or another network",
            to_string(data.sample_shape()), to_string(shape));
   const bool classifies = takes_classes(network.task().loss) && network.classes() != 1;
   FQ_CHECK(!classifies || data.classes() <= network.classes(), function,
@@ -86,7 +86,7 @@ void check_task(const Network& network, const Dataset& data, const std::string& 
   if (!data.labels().defined()) return;
   FQ_CHECK(!one_class_each(task, data) || network.classes() != 1, function,
            "the last layer, '{}', has one output, whose softmax is always 1: cross entropy cannot train "
-           "it. Give --loss {}, or two outputs and labels of at least two classes in --data (attribute "
+           "it. Use --loss {}, or two outputs and labels of at least two classes in --data (attribute "
            "classes)",
            last, fitting_loss(data));
   FQ_CHECK(!one_class_each(task, data) || network.classes() > 1, function,

@@ -39,7 +39,7 @@ NamedValues::NamedValues(std::string command, std::string flag, const std::strin
     const auto equal = parts[i].find('=');
     const std::string key = parts[i].substr(0, equal);
     FQ_CHECK(std::ranges::find(own, key) != own.end(), command_, "--{} {} has no '{}'{}", flag_, name_, key,
-             own.empty() ? ": give its name alone" : fq::detail::did_you_mean(key, own));
+             own.empty() ? ": use its name alone" : fq::detail::did_you_mean(key, own));
     // A key without "=" has an empty value, which `read` rejects as a number.
     const std::string value = equal == std::string::npos ? "" : parts[i].substr(equal + 1);
     FQ_CHECK(values_.emplace(key, value).second, command_, "--{} {} has '{}' twice", flag_, name_, key);
@@ -50,7 +50,7 @@ std::string NamedValues::text(const std::string& key) const { return has(key) ? 
 
 double NamedValues::read(const std::string& key, const std::string& text) const {
   double value = 0;
-  FQ_CHECK(read_number(text, value), command_, "--{} {},{}={}: give a number", flag_, name_, key, text);
+  FQ_CHECK(read_number(text, value), command_, "--{} {},{}={}: use a number", flag_, name_, key, text);
   return value;
 }
 
@@ -58,7 +58,7 @@ std::int64_t NamedValues::read_whole(const std::string& key, const std::string& 
   const double value = read(key, text);
   // Whole numbers below 2^53 are exact in double, so the conversion does not round.
   FQ_CHECK(value == std::trunc(value) && std::abs(value) < 1e12, command_,
-           "--{} {},{}={}: give a whole number", flag_, name_, key, text);
+           "--{} {},{}={}: use a whole number", flag_, name_, key, text);
   return static_cast<std::int64_t>(value);
 }
 
@@ -79,7 +79,7 @@ std::int64_t NamedValues::whole(const std::string& key, std::int64_t standard) c
 
 bool NamedValues::on(const std::string& key, bool standard) const {
   const std::int64_t value = whole(key, standard ? 1 : 0);
-  FQ_CHECK(value == 0 || value == 1, command_, "--{} {},{}={}: give 0 or 1", flag_, name_, key, value);
+  FQ_CHECK(value == 0 || value == 1, command_, "--{} {},{}={}: use 0 or 1", flag_, name_, key, value);
   return value == 1;
 }
 

@@ -92,7 +92,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);
   if (is_torch(value) && requires_gradient(value))
     throw argument_error(
-        "requires a gradient, and this function records none: give x.detach(), or use fakequant.torch");
+        "requires a gradient, and this function records none: use x.detach(), or use fakequant.torch");
   std::optional<Foreign> array;
   if (!is_number(value) && !is_list(value)) array = foreign_array(value, like.is_valid());
   // torch exports float8 as DLPack bytes or not at all, depending on its version. A view as uint8 always
@@ -105,7 +105,7 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
     }
   if (!array)
     throw argument_error(fmt::format(
-        "is a {}: give a numpy array, a torch tensor or an object with __dlpack__", class_name(value)));
+        "is a {}: use a numpy array, a torch tensor or an object with __dlpack__", class_name(value)));
   // `check` throws before the tensor owns the array. The catch block then releases it.
   const auto type = array->type();
   const auto layout = array->layout();
@@ -118,14 +118,14 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
                       nb::hasattr(value, "dtype") ? as_string(nb::getattr(value, "dtype")) : "unknown"));
     if (!layout)
       throw argument_error(
-          fmt::format("of shape {} is not contiguous: give numpy.ascontiguousarray(x) or x.contiguous()",
+          fmt::format("of shape {} is not contiguous: use numpy.ascontiguousarray(x) or x.contiguous()",
                       shape_text(array->shape)));
-    if (!device) throw argument_error("is on an unsupported device: give an array on the CPU or a CUDA GPU");
+    if (!device) throw argument_error("is on an unsupported device: use an array on the CPU or a CUDA GPU");
     if (device->is_cuda() && cuda_device_count() == 0)
-      throw argument_error(fmt::format(
-          "is on {}, and this build of fakequant has no usable GPU: give x.cpu()", to_string(*device)));
+      throw argument_error(fmt::format("is on {}, and this build of fakequant has no usable GPU: use x.cpu()",
+                                       to_string(*device)));
     if (reinterpret_cast<std::uintptr_t>(array->data) % (static_cast<unsigned>(bit_width(*type)) / 8) != 0)
-      throw argument_error("is not aligned to its elements: give a copy");
+      throw argument_error("is not aligned to its elements: use a copy");
   };
   try {
     check();
@@ -150,7 +150,7 @@ Amax Call::amax(nb::handle value, std::string_view argument) const {
     std::vector<float> numbers;
     if (!nb::try_cast<std::vector<float>>(nb::borrow(value), numbers))
       throw ArgumentError(fmt::format(
-          "[{}] {} is a list with items that are not numbers: give numbers or an array", function, argument));
+          "[{}] {} is a list with items that are not numbers: use numbers or an array", function, argument));
     return Amax(numbers);
   }
   return Amax(tensor(value, argument));
@@ -178,7 +178,7 @@ Constant Call::constant(nb::handle value, std::string_view argument) const {
     std::vector<double> numbers;
     if (!nb::try_cast<std::vector<double>>(nb::borrow(value), numbers))
       throw ArgumentError(fmt::format(
-          "[{}] {} is a list with items that are not numbers: give numbers or an array", function, argument));
+          "[{}] {} is a list with items that are not numbers: use numbers or an array", function, argument));
     return Constant(numbers);
   }
   return Constant(tensor(value, argument));
@@ -194,7 +194,7 @@ std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) co
     return dtype_from_name(text);
   } catch (const ArgumentError&) {
     throw ArgumentError(
-        fmt::format("[{}] {} is '{}', not an element type: give float32, float16, bfloat16, int8, uint8, "
+        fmt::format("[{}] {} is '{}', not an element type: use float32, float16, bfloat16, int8, uint8, "
                     "int4, float8_e4m3fn, .. or a short name: f32, i8, f8_e4m3, ..",
                     function, argument, text));
   }
@@ -205,7 +205,7 @@ NumBits Call::num_bits(nb::handle value, std::string_view argument) const {
   std::vector<int> parts;
   if (is_list(value) && nb::try_cast<std::vector<int>>(nb::borrow(value), parts) && parts.size() == 2)
     return NumBits(parts[0], parts[1]);
-  throw ArgumentError(fmt::format("[{}] {} is {}: give a number of bits, or (exponent, mantissa)", function,
+  throw ArgumentError(fmt::format("[{}] {} is {}: use a number of bits, or (exponent, mantissa)", function,
                                   argument, as_string(value)));
 }
 

@@ -1,11 +1,13 @@
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "arguments.h"
 #include "bindings.h"
+#include "fakequant/core/error.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/subset.h"
 #include "fakequant/train/ranks/shares.h"
@@ -20,7 +22,7 @@ std::shared_ptr<const Dataset> to_dataset(nb::handle value, const char* function
   // A tuple is (x, y), any other value is x alone.
   if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.host(value, "data"));
   if (nb::len(value) != 2)
-    throw nb::value_error("data is a tuple that does not have two arrays: give (x, y)");
+    throw ArgumentError(fmt::format("[{}] data is a tuple of {}: use (x, y)", function, nb::len(value)));
   return std::make_shared<TensorDataset>(call.host(value[0], "x"), call.host(value[1], "y"));
 }
 

@@ -118,7 +118,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   TrainerOptions options;
   if (epochs && steps != 0)
     throw ArgumentError(
-        "[fit] epochs and steps are both given, and each sets the length of the run: give one of them");
+        "[fit] epochs and steps are both given, and each sets the length of the run: use one of them");
   options.epochs = epochs.value_or(options.epochs);
   options.steps = steps;
   options.update.full_rate_steps = full_rate_steps;
@@ -148,7 +148,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   if (micro_batch > 0) options.distributed.ranks = ranks ? ranks : one_rank();
   options.distributed.reduction = parse_reduction(reduce);
   if (reduce != "exact" && !options.distributed.ranks)
-    throw ArgumentError("[fit] reduce requires several processes: give micro_batch and ranks");
+    throw ArgumentError("[fit] reduce requires several processes: use micro_batch and ranks");
   options.distributed.shard_optimizer = shard_optimizer;
   LoaderOptions loader;
   loader.batch_size = micro_batch > 0 ? micro_batch : batch_size;

@@ -45,7 +45,7 @@ using nb::arg, nb::none;
 nb::object forward(Network& self, nb::object x) {
   const Call call{"model", x};
   const Tensor input = call.tensor(x, "x");
-  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  if (!input.defined()) throw ArgumentError("[model] x is None: use an array");
   return call.give(unlocked([&] {
     const NoGrad quiet;
     return self.module()(Variable(input)).tensor();

@@ -46,7 +46,7 @@ nb::tuple meet(int status, const std::string& message) {
 std::shared_ptr<Communicator> to_communicator(nb::handle value) {
   if (value.is_none()) return nullptr;
   if (!nb::isinstance<Communicator>(value))
-    throw ArgumentError("[ranks] ranks is not the result of fq.ranks(): give fq.ranks() or None");
+    throw ArgumentError("[ranks] ranks is not the result of fq.ranks(): use fq.ranks() or None");
   return nb::cast<std::shared_ptr<Communicator>>(value);
 }
 

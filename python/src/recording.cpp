@@ -29,7 +29,7 @@ NodeOption to_option(nb::handle value, const std::string& name) {
   if (std::vector<std::int64_t> whole; nb::try_cast(value, whole, false)) return whole;
   if (std::vector<double> numbers; nb::try_cast(value, numbers)) return numbers;
   throw ArgumentError(
-      fmt::format("[model] the option '{}' is {}: give bool, int, float, str, or a list of numbers", name,
+      fmt::format("[model] the option '{}' is {}: use bool, int, float, str, or a list of numbers", name,
                   nb::cast<std::string>(nb::repr(value)).substr(0, 80)));
 }
 
@@ -67,7 +67,7 @@ Tensor writable_output(const Tensor& y) {
 nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t seed, std::uint64_t step) {
   const Call call{"model", x};
   const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the backward pass
-  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  if (!input.defined()) throw ArgumentError("[model] x is None: use an array");
   Recording out{self.shared_module(), {Variable(input, wants_gradient)}, {}};
   const Tensor y = unlocked([&] {
     // Dropout draws from (seed, step) alone, so a recomputed forward pass has the same mask.
@@ -81,7 +81,7 @@ nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t
 std::vector<Variable> layer_inputs(const nb::list& given, const std::vector<bool>& wants_gradient) {
   if (given.size() != wants_gradient.size())
     throw ArgumentError(fmt::format(
-        "[record_layer] inputs has {} arrays and wants_gradient {} values: give one value for each array",
+        "[record_layer] inputs has {} arrays and wants_gradient {} values: use one value for each array",
         given.size(), wants_gradient.size()));
   std::vector<Variable> out;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -96,7 +96,7 @@ std::vector<Variable> layer_inputs(const nb::list& given, const std::vector<bool
 
 nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& inputs,
                        const std::vector<bool>& wants_gradient) {
-  if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: give at least one array");
+  if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: use at least one array");
   const Call call{"record_layer", nb::borrow(inputs[0])};
   Recording out{self.shared_module(), layer_inputs(inputs, wants_gradient), {}, true};
   const Tensor y = unlocked([&] {
@@ -107,7 +107,7 @@ nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& 
 }
 
 nb::object run_layer(Network& self, const std::string& layer, const nb::list& inputs) {
-  if (inputs.size() == 0) throw ArgumentError("[run_layer] inputs is empty: give at least one array");
+  if (inputs.size() == 0) throw ArgumentError("[run_layer] inputs is empty: use at least one array");
   const auto given = layer_inputs(inputs, std::vector<bool>(inputs.size(), false));
   return Call{"run_layer", nb::borrow(inputs[0])}.give(unlocked([&] {
     const NoGrad quiet;
@@ -245,7 +245,7 @@ void bind_recording(nb::module_& m) {
           [](const WayBack& self, nb::object grad_y) {
             const Call call{"backward", grad_y};
             const Tensor seed = call.tensor(grad_y, "grad_y");
-            if (!seed.defined()) throw ArgumentError("[backward] grad_y is None: give an array");
+            if (!seed.defined()) throw ArgumentError("[backward] grad_y is None: use an array");
             return call.give(unlocked([&] { return self(seed); }));
           },
           arg("grad_y"), "Returns the gradient of x.");

@@ -32,8 +32,7 @@ Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int
   const Call call{"Tensor.from_bytes"};
   const Tensor source = call.host(bytes, "bytes");
   const auto type = call.dtype(dtype, "dtype");
-  if (!source.defined() || !type)
-    throw ArgumentError("[Tensor.from_bytes] bytes or dtype is None: give both");
+  if (!source.defined() || !type) throw ArgumentError("[Tensor.from_bytes] bytes or dtype is None: use both");
   Tensor out = Tensor::empty(Shape(shape), *type);
   // Packed types have fewer bytes than elements.
   if (source.nbytes() != out.nbytes())

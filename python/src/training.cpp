@@ -94,7 +94,7 @@ std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& sel
             mask_of_input(self.module(), self.input_shape(), nb::cast<std::string>(mask))};
   if (nb::isinstance<Dataset>(data))
     throw ArgumentError(fmt::format(
-        "[{}] mask is an array and data a data set: give arrays as data, or the name of an input as mask",
+        "[{}] mask is an array and data a data set: use arrays as data, or the name of an input as mask",
         function));
   const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
   const Call call{function};

@@ -35,7 +35,7 @@ void check(const ObserverOptions& o) {
   FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kAffineRule,
            "a symmetric scheme of u8 has no reduced range: use i8, or an affine scheme");
   FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kAffineRule,
-           "only one of quant_min and quant_max is given: give both");
+           "only one of quant_min and quant_max is given: use both");
   if (!o.quant_min) return;
   FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kAffineRule,
            "quant_min {} to quant_max {}: use a range with 0 and at least one other code", *o.quant_min,

@@ -123,7 +123,7 @@ Shape dataspace_shape(hid_t space, const std::string& path, const std::string& d
   const auto kind = H5Sget_simple_extent_type(space);
   if (kind != H5S_SIMPLE && kind != H5S_SCALAR)
     throw FileError(path, dataset,
-                    fmt::format("[hdf5] {}:{} has no elements: give it a shape", path, dataset));
+                    fmt::format("[hdf5] {}:{} has no elements: write it with a shape", path, dataset));
   std::array<hsize_t, H5S_MAX_RANK> sizes{};
   const int rank =
       check(H5Sget_simple_extent_dims(space, sizes.data(), nullptr), path, dataset, "has no readable shape");

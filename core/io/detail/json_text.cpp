@@ -281,7 +281,7 @@ JsonText JsonText::from_value(ordered_json value, std::string text, std::string 
 std::shared_ptr<const JsonText> JsonText::load(const std::string& file, std::string what) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
-    throw FileError(file, "", fmt::format("[{}] '{}' is a folder: give a file", what, file));
+    throw FileError(file, "", fmt::format("[{}] '{}' is a folder: use a file", what, file));
   if (!std::filesystem::is_regular_file(file, error))
     throw FileError(file, "", fmt::format("[{}] there is no file '{}'", what, file));
   const FileReader bytes(file);

@@ -18,7 +18,7 @@ Numbers one_an_axis(const Numbers& given, std::int64_t fallback, int axes, std::
   Numbers all = given;
   if (all.empty()) all = {fallback};
   if (all.size() == 1) all.resize(static_cast<std::size_t>(axes), all[0]);
-  FQ_CHECK(static_cast<int>(all.size()) == axes, function, "{} has {} numbers: give {} or one", what,
+  FQ_CHECK(static_cast<int>(all.size()) == axes, function, "{} has {} numbers: use {} or one", what,
            given.size(), axes);
   for (const auto value : all)
     FQ_CHECK(least <= value && value <= kLargest, function, "{} is {}: it must be {} to {}", what, value,

@@ -325,7 +325,7 @@ Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const V
                       const Variable& bias) {
   const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
   FQ_CHECK(a.codes.device() == b.codes.device(), p->name,
-           "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
+           "the input is on {}, the weight on {}: use both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
   Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
   auto backward = [p, codes = CodeGradients(a, b, p->weight_axis),
@@ -364,19 +364,18 @@ DType product_dtype(const Tensor& factor) { return factor.dtype() == DType::f64 
 
 void check_factors(const Tensor& x, const Tensor& w, std::string_view function) {
   FQ_CHECK(x.dtype() == w.dtype() && (x.dtype() == DType::f32 || x.dtype() == DType::f64), function,
-           "the input is {}, the weight {}: give both as f32, or both as f64", name(x.dtype()),
+           "the input is {}, the weight {}: use both as f32, or both as f64", name(x.dtype()),
            name(w.dtype()));
-  FQ_CHECK(x.device() == w.device(), function,
-           "the input is on {}, the weight on {}: give both on one device", to_string(x.device()),
-           to_string(w.device()));
+  FQ_CHECK(x.device() == w.device(), function, "the input is on {}, the weight on {}: use both on one device",
+           to_string(x.device()), to_string(w.device()));
 }
 
 void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, std::string_view function) {
   if (!bias.defined()) return;
-  FQ_CHECK(bias.shape() == Shape{channels}, function, "the bias is {}, the output has {} channels: give [{}]",
+  FQ_CHECK(bias.shape() == Shape{channels}, function, "the bias is {}, the output has {} channels: use [{}]",
            to_string(bias.shape()), channels, channels);
   FQ_CHECK(bias.device() == x.device(), function,
-           "the bias is on {}, the input on {}: give both on one device", to_string(bias.device()),
+           "the bias is on {}, the input on {}: use both on one device", to_string(bias.device()),
            to_string(x.device()));
   const auto* floats = std::get_if<Tensor>(&x.value());
   const DType dtype = floats != nullptr ? floats->dtype() : DType::f32;

@@ -143,7 +143,7 @@ void run_rules(std::span<const RuleUpdate<Rule>> updates, double scale) {
 }
 
 void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
-  FQ_CHECK(a.size() == b.size(), op, "the lists have {} and {} tensors: give lists of equal length", a.size(),
+  FQ_CHECK(a.size() == b.size(), op, "the lists have {} and {} tensors: use lists of equal length", a.size(),
            b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     check_parameter(a[i], op);

@@ -104,7 +104,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
                                KeptEngineWeight& kept) {
   const ProfileScope profile("product", "forward");
   FQ_CHECK(x.rank() >= 1 && w.rank() == 2 && x.dim(-1) == w.dim(1), kLinear,
-           "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
+           "the input is {}, the weight {}: use [.., in] and [out, in]", to_string(x.shape()),
            to_string(w.shape()));
   const QuantizedTensor* codes = w.quantized();
   FQ_CHECK(codes != nullptr, kLinear, "the weight is floats: {} multiplies codes, quantize it", name(engine));
@@ -114,8 +114,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
   const Variable input = x.as_float();
   const Tensor values = input.tensor().to(Layout::row_major);
   FQ_CHECK(values.dtype() == DType::f32 && values.device() == w.device(), kLinear,
-           "the input is {}, the weight {}: give f32 on one device", values.describe(),
-           to_string(w.device()));
+           "the input is {}, the weight {}: use f32 on one device", values.describe(), to_string(w.device()));
   Shape shape = values.shape();
   const std::int64_t columns = shape.back(), channels = w.dim(0), rows = values.numel() / columns;
   shape.back() = channels;

@@ -117,7 +117,7 @@ class Table:
                 self.fail(f": column '{field.name}' has empty lists: leave it out with --drop")
             return length
         is_image = types.is_binary(kind) or types.is_large_binary(kind) or types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        way = f"give --image {field.name} if it has images" if is_image else "leave it out with --drop, or choose columns with --columns"
+        way = f"use --image {field.name} if it has images" if is_image else "leave it out with --drop, or choose columns with --columns"
         self.fail(f": column '{field.name}' is {field.type}, which is neither numbers nor text nor lists of numbers: {way}")
 
     def images(self, column):
@@ -182,7 +182,7 @@ def read_parquet(flags, names, data):
     """Adds the parts of `from-parquet`."""
     for name in ("columns", "drop", "one-hot", "keep-values"):
         if flags.given("image") and flags.given(name):
-            raise DataError(f"--{name} is for tables, and --image for images: give one of them")
+            raise DataError(f"--{name} is for tables, and --image for images: use one of them")
     for name in ("size", "resize", "strict"):
         if flags.given(name) and not flags.given("image"):
             raise DataError(f"--{name} requires --image COLUMN")

@@ -33,7 +33,7 @@ def choose(rows, patterns, peers):
         if not found:
             raise Refused(f"no row is named {pattern}; nearest: {nearest(pattern, rows)} (--list gives all)")
         if not peers and all(row["python"] for row in found):
-            raise Refused(f"{pattern} is compared with a Python library: give --peers")
+            raise Refused(f"{pattern} is compared with a Python library: use --peers")
     chosen = [row for row in rows
               if (peers or not row["python"]) and (not patterns or any(matches(row, p) for p in patterns))]
     if not chosen:
