@@ -130,10 +130,10 @@ class Rules {
       if (const auto* before = producer(node, 0); is(before, "QuantizeLinear")) return code_type(*before);
     }
     // From opset 21 the type may be an attribute. ONNX's default without a zero point is u8.
-    const auto* number = node.attribute("output_dtype");
-    const auto type =
-        number == nullptr ? std::nullopt : dtype_of_onnx(static_cast<int>(std::get<std::int64_t>(*number)));
-    return type.value_or(DType::u8);
+    const auto* attribute = node.attribute("output_dtype");
+    const auto* number = attribute == nullptr ? nullptr : std::get_if<std::int64_t>(attribute);
+    if (number == nullptr) return DType::u8;
+    return detail::dtype_of_onnx(static_cast<int>(*number)).value_or(DType::u8);
   }
 
   /// Returns the constant that the node quantizes or dequantizes, or null for an activation.

@@ -19,7 +19,7 @@ SMALL = 30  # lines of a file that is too small to be one concept
 
 # name: (limit, aim)
 BUDGETS = {
-    "product lines": (147200, 120000),
+    "product lines": (152500, 120000),  # 4,000 lines of them are comments in sources since 2026-11-29
     "files": (2210, 2000),
     "C++ files below 30 lines, per mille": (50, 80),
     "public headers": (126, 110),
