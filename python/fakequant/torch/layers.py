@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
+from .tensors import gathered
 
 
 class Unsupported(Exception):
@@ -30,8 +31,12 @@ class TensorRef:
     transposed: bool = False
     mask: str = ""
 
+    def raw(self):
+        """Returns the attribute, which may be sharded over processes."""
+        return getattr(self.module, self.name)
+
     def get(self):
-        value = getattr(self.module, self.name)
+        value = gathered(self.raw())
         value = value if self.rows is None else value[slice(*self.rows)]
         value = value.t() if self.transposed else value
         value = self._added_to_scores(value) if self.mask else value
