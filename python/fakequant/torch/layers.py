@@ -50,7 +50,7 @@ class TensorRef:
 
 def additive_mask(mask):
     """Returns the numbers that a mask adds to attention scores: 0 for True, -infinity for False. Other types than bool are unchanged."""
-    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+    return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 @dataclasses.dataclass

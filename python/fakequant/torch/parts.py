@@ -105,6 +105,10 @@ class LoweredModule(nn.Module):
         self.refs = redirect(self.refs)
         self.shared = SharedParameters(self._network, self.refs)
 
+    def forget_pushed(self):
+        """Gives the library the state of all quantizers at the next use, after `states` became others."""
+        self._seen, self._pushed = {}, None
+
     # State of quantizers: tensors of torch, which the library gets when they change.
 
     def _new_states(self):
@@ -123,7 +127,7 @@ class LoweredModule(nn.Module):
             return None
         count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
         is_list = fields.get("learn_amax", False) or count > 1
-        return torch.full((count,) if is_list else (), float("nan"), device=self._device())
+        return torch.full((count,) if is_list else (), float("nan"), dtype=torch.float32, device=self._device())
 
     def _network_state(self):
         """Returns {name of a quantizer: (settings, {name: array})} of the library."""

@@ -46,7 +46,8 @@ def is_sharded(value):
 def gathered(value):
     """Returns the whole of a tensor that is sharded over processes, others unchanged.
 
-    Its module is not called here, so fully_shard did not gather it. The gradient becomes the mean over the processes, as in fully_shard.
+    fully_shard gathers parameters when their module is called. A part of several modules calls none of them. The gradient is the mean over
+    the processes, as in fully_shard.
     """
     if not is_sharded(value):
         return value
@@ -78,10 +79,10 @@ _UNUSED = {}  # {device: memory that all released parameters share}
 
 
 def _unused_memory(like):
-    """Returns a float32 tensor of the shape of `like`, whose values nobody reads."""
+    """Returns a float32 tensor of the shape of `like`. No operator reads its values."""
     memory = _UNUSED.get(like.device)
     if memory is None or memory.numel() < like.numel():
-        memory = _UNUSED[like.device] = torch.empty(like.numel(), device=like.device)
+        memory = _UNUSED[like.device] = torch.empty(like.numel(), dtype=torch.float32, device=like.device)
     return memory[:like.numel()].view(like.shape)
 
 
@@ -127,7 +128,7 @@ class SharedParameters:
             return value.contiguous()
         copy = self._copies.get(name)
         if copy is None or copy.shape != value.shape or copy.device != value.device:
-            copy = self._copies[name] = torch.empty(value.shape, device=value.device)
+            copy = self._copies[name] = torch.empty(value.shape, dtype=torch.float32, device=value.device)
             written = True
         return copy.copy_(value) if written else copy
 
@@ -156,7 +157,7 @@ class SharedParameters:
 
     def update_statistics(self):
         """Copies the running statistics of a training step to the modules of torch."""
-        for name, own in self._network.buffers(torch.empty(0)).items():
+        for name, own in self._network.buffers(torch.empty(0, dtype=torch.float32)).items():
             if self._refs[name].module.training:
                 self._refs[name].get().copy_(own)
         for ref in self._refs.values():
@@ -201,7 +202,7 @@ def _call_mask(x, mask, length, shape):
     count = len(x) if x.shape[1:] == shape else -(-x.shape[0] * x.shape[1] // shape[0])
     if mask is not None and mask.shape[1] == x.shape[1] and length == shape[0] and x.dim() > 2:
         return _with_length(mask, (length,))  # cut like the samples
-    return torch.ones(count, length)
+    return torch.ones(count, length, dtype=torch.float32)
 
 
 def flatten_inputs(inputs, shapes):
