@@ -208,7 +208,7 @@ def _full_mask(mask, queries, keys):
     """Returns an additive mask [N, 1, L, S], the union of the masks of all heads."""
     shape = len(queries), 1, queries.shape[1], keys.shape[1]
     if mask is None:
-        return torch.zeros(shape, device=queries.device)
+        return torch.zeros(shape, dtype=torch.float32, device=queries.device)
     numbers = additive_mask(mask.bool()) if mask.dtype == torch.uint8 else mask
     heads = numbers.expand(len(queries), -1, *shape[2:]) if numbers.dim() == 4 else numbers.expand(shape)
     return heads.amax(1, keepdim=True)

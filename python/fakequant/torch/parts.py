@@ -9,8 +9,8 @@ from torch import nn
 from .. import _fakequant as _fq
 from .capture import node_shape
 from .passes import model_nodes
-from .state import QuantizerState, RangeLimiter, share_growth, split_state
-from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
+from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
+from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 
 _NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
 
@@ -26,7 +26,7 @@ class _LoweredFunction(torch.autograd.Function):
     def forward(ctx, lowered, count, *tensors):
         inputs, parameters = tensors[:count], tensors[count:]
         y, ctx.recording = lowered.record(inputs, parameters, ctx.needs_input_grad[2:2 + count])
-        ctx.names, ctx.pending = lowered.parameter_names, _PendingBackward()
+        ctx.lowered, ctx.names, ctx.pending = lowered, lowered.parameter_names, _PendingBackward()
         lowered.shared.pending.add(ctx.pending)
         ctx.save_for_backward(*parameters)  # torch rejects the backward pass if one of them was written to
         return y
@@ -39,6 +39,7 @@ class _LoweredFunction(torch.autograd.Function):
         input_gradients, gradients = ctx.recording.backward(make_dense(grad_y))
         input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
         own = [_as_gradient(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
+        ctx.lowered.average_gradients(dict(zip(ctx.names, own)))
         return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
 
 
@@ -81,6 +82,9 @@ class LoweredModule(nn.Module):
             self.states = self._new_states()
             self._mark_pushed()
         self._name_parameters()
+        if self.parameter_types() - {torch.float32}:
+            for state in self.states.values():
+                state.stay_whole()
 
     @property
     def network(self):
@@ -101,6 +105,10 @@ class LoweredModule(nn.Module):
         self.refs = redirect(self.refs)
         self.shared = SharedParameters(self._network, self.refs)
 
+    def forget_pushed(self):
+        """Gives the library the state of all quantizers at the next use, after `states` became others."""
+        self._seen, self._pushed = {}, None
+
     # State of quantizers: tensors of torch, which the library gets when they change.
 
     def _new_states(self):
@@ -119,7 +127,7 @@ class LoweredModule(nn.Module):
             return None
         count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
         is_list = fields.get("learn_amax", False) or count > 1
-        return torch.full((count,) if is_list else (), float("nan"), device=self._device())
+        return torch.full((count,) if is_list else (), float("nan"), dtype=torch.float32, device=self._device())
 
     def _network_state(self):
         """Returns {name of a quantizer: (settings, {name: array})} of the library."""
@@ -225,22 +233,28 @@ class LoweredModule(nn.Module):
         return [state.amax for state in self.states.values() if state.is_learned]
 
     def _device(self):
-        return next((ref.get().device for ref in self.refs.values()), torch.device("cpu"))
+        return next((ref.raw().device for ref in self.refs.values()), torch.device("cpu"))
 
     def _parameter(self, name):
-        return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].amax
+        return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].whole_range()
+
+    def _all_names(self):
+        """Returns the names of the parameters of the network, then of the learned ranges that it does not use."""
+        return self.parameter_names + [f"{name}.amax" for name in self._unused]
 
     def _all_parameters(self):
-        """Returns the parameters of the network, then the learned ranges that it does not use."""
-        return [self._parameter(name) for name in self.parameter_names] + [self.states[name].amax for name in self._unused]
+        return [self._parameter(name) for name in self._all_names()]
 
     def share(self, parameters=None):
         """Gives the library the current values of parameters and buffers. Returns the network."""
         network = self.network if parameters is None else self._network
-        given = dict(zip(self.parameter_names, self._all_parameters() if parameters is None else parameters))
-        # One range is a list of one in torch, because fully_shard does not take scalars.
-        self.shared.share({name: value if name in self.refs or value.numel() > 1 else value.reshape(()) for name, value in given.items()})
+        self.shared.share(self._named(self._all_parameters() if parameters is None else parameters))
         return network
+
+    def _named(self, parameters):
+        """Returns {name in the network: parameter}. One range is a list of one in torch, because fully_shard does not take scalars."""
+        given = dict(zip(self.parameter_names, parameters))
+        return {name: value if name in self.refs or value.numel() > 1 else value.reshape(()) for name, value in given.items()}
 
     # Forward.
 
@@ -253,8 +267,8 @@ class LoweredModule(nn.Module):
                                     "the model on batches, and backward")
         read = self.prepared(inputs)
         _ = self.network
-        self._limit_ranges()
         parameters = self._all_parameters()
+        self._limit({name.removesuffix(".amax"): value for name, value in zip(self._all_names(), parameters) if name not in self.refs})
         try:
             return self._run(read, parameters).to(self._output_type(inputs, parameters))
         except _fq.ArgumentError as error:
@@ -277,10 +291,20 @@ class LoweredModule(nn.Module):
 
     def parameter_types(self):
         """Returns the set of types of the parameters, without ranges."""
-        return {self._parameter(name).dtype for name in self.parameter_names if name in self.refs}
+        return {self.refs[name].raw().dtype for name in self.parameter_names if name in self.refs}
+
+    def average_gradients(self, gradients):
+        """Averages the gradients ({name: tensor}) of ranges that fully_shard leaves out over the processes, in place."""
+        if self.shared.is_managed():
+            average([gradient for name, gradient in gradients.items() if name not in self.refs and gradient is not None
+                     and not is_managed(self.states[name.removesuffix(".amax")])])
 
     def _limit_ranges(self):
-        self._limiter.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
+        self._limit({name: state.whole_range() for name, state in self.states.items() if state.is_learned})
+
+    def _limit(self, ranges):
+        """Limits learned ranges, {name of a quantizer: whole range}."""
+        self._limiter.limit({name: (self.states[name], value) for name, value in ranges.items()})
 
     def _run(self, inputs, parameters):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
@@ -289,7 +313,9 @@ class LoweredModule(nn.Module):
             if self.training or self._layers_in_other_mode():
                 return self.record(inputs, parameters, [False] * len(inputs))[0]
             self.share(parameters).eval()
-            return self._evaluated([make_dense(x) for x in inputs])
+            y = self._evaluated([make_dense(x) for x in inputs])
+            self.shared.release(self._named(parameters))
+            return y
 
     def record(self, inputs, parameters, wants_gradient):
         """Returns (outputs, Recording) for a batch. `wants_gradient` has a bool for each input."""
@@ -301,10 +327,11 @@ class LoweredModule(nn.Module):
             self._trains = True
         growing = network.growing_quantizers() if self._sets_ranges and self._trains else []
         y, recording = self._recorded([make_dense(x) for x in inputs], list(wants_gradient))
+        self.shared.release(self._named(parameters))
         if self._trains:
             self.shared.update_statistics()
         if growing:
-            share_growth(network, growing, self._device())
+            share_growth(network, growing, self._device(), self.shared.is_managed())
             self.pull()
             self._limit_ranges()  # the next step is limited from here
         return y, recording

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
 from .layers import Unsupported, has_matrix, has_weight, require
-from .modules import Quantized, lowered_modules, quantized_parts, require_parts
+from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
 from .passes import LayerNames, join_path
 from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
@@ -209,7 +209,7 @@ def _quantized(model, inputs, named, config, whole):
         if bound.kwargs:
             raise Unsupported("the model is called with keyword arguments only")
         inputs, named = bound.args, {}
-        out = Quantized(model, inputs, config, whole)
+        out = quantized(model, inputs, config, whole)
         return out, {model: out}, None
     except Unsupported as why:
         submodules = _Submodules(_ExampleCalls(model, inputs, named), config)
@@ -250,7 +250,7 @@ class _Submodules:
                 self.replacements[child] = quantized_multihead(child, *calls.arguments[child], self.config, path)
                 return self.replacements[child]
             if child in calls.inputs:
-                self.replacements[child] = Quantized(child, calls.inputs[child], self.config, path=path)
+                self.replacements[child] = quantized(child, calls.inputs[child], self.config, path=path)
                 return self.replacements[child]
             why = "it is called with other arguments than tensors" if child in calls.arguments else "example_input does not call it"
         except Unsupported as reason:
