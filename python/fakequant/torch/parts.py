@@ -1,4 +1,5 @@
 """LoweredModule: a subgraph of a network of torch that the library runs on codes."""
+import contextlib
 import json
 import math
 import warnings
@@ -8,45 +9,13 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .capture import node_shape
+from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register_part
 from .passes import model_nodes
 from .state import QuantizerState, RangeLimiter, share_growth, split_state
 from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
 
-_NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
 
-
-class _PendingBackward:
-    """Exists as long as a forward pass waits for its backward pass."""
-
-
-class _LoweredFunction(torch.autograd.Function):
-    """Forward on codes, and the backward that the library recorded, once. `tensors` are `count` inputs and the parameters."""
-
-    @staticmethod
-    def forward(ctx, lowered, count, *tensors):
-        inputs, parameters = tensors[:count], tensors[count:]
-        y, ctx.recording = lowered.record(inputs, parameters, ctx.needs_input_grad[2:2 + count])
-        ctx.names, ctx.pending = lowered.parameter_names, _PendingBackward()
-        lowered.shared.pending.add(ctx.pending)
-        ctx.save_for_backward(*parameters)  # torch rejects the backward pass if one of them was written to
-        return y
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_y):
-        parameters = ctx.saved_tensors
-        ctx.pending = None
-        input_gradients, gradients = ctx.recording.backward(make_dense(grad_y))
-        input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
-        own = [_with_shape(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
-        return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
-
-
-def _with_shape(gradient, parameter):
-    return gradient if gradient is None or gradient.shape == parameter.shape else gradient.reshape(parameter.shape)
-
-
-class LoweredModule(nn.Module):
+class LoweredModule(GraphPart, nn.Module):
     """One network of the library in a network of torch.
 
     Its parameters, running statistics and quantizer states belong to the modules of torch, which are not its children.
@@ -64,6 +33,7 @@ class LoweredModule(nn.Module):
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
+        self._sizes, self.number = {}, register_part(self)  # {sample shape: shape of its output}
 
     def _build_network(self):
         """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
@@ -74,6 +44,7 @@ class LoweredModule(nn.Module):
         self.warnings = [str(entry.message) for entry in caught]
         if self._learned is not None:
             self._network.learn_ranges(**self._learned, calibrated=False)
+        self._sizes[tuple(self._sample_shape)] = output_shape(self._network)
         self.shared, self._seen, self._pushed = SharedParameters(self._network, self.refs), {}, None
         if not self.states:
             self.states = self._new_states()
@@ -242,33 +213,35 @@ class LoweredModule(nn.Module):
 
     # Forward.
 
-    @torch.compiler.disable
     def forward(self, *inputs):
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
-            raise _fq.ArgumentError(_NO_GRAPH)
+        if torch.compiler.is_compiling():
+            return self.add_to_graph(inputs)
+        if torch.jit.is_tracing():
+            raise _fq.ArgumentError(NO_GRAPH)
         if torch._C._functorch.peek_interpreter_stack() is not None:
             raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
                                     "the model on batches, and backward")
         inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
         _ = self.network
         self._limit_ranges()
-        try:
+        with self.explained_errors():
             return self._run(inputs, self._all_parameters())
-        except _fq.ArgumentError as error:
-            self._check_calibrated(error)
-            raise
 
     def _limit_ranges(self):
         self._limiter.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
 
     def _run(self, inputs, parameters):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
-            return _LoweredFunction.apply(self, len(inputs), *inputs, *parameters)
-        with torch.no_grad():
-            if self.training or self._layers_in_other_mode():
-                return self.record(inputs, parameters, [False] * len(inputs))[0]
-            self.share(parameters).eval()
-            return self._evaluated([make_dense(x) for x in inputs])
+            return LoweredFunction.apply(self, len(inputs), *inputs, *parameters)
+        return self.run_without_gradient(inputs, parameters)
+
+    @torch.no_grad()
+    def run_without_gradient(self, inputs, parameters):
+        """Returns the output. `inputs` are tensors as the network reads them."""
+        if self.training or self._layers_in_other_mode():
+            return self.record(inputs, parameters, [False] * len(inputs))[0]
+        self.share(parameters).eval()
+        return self._evaluated([make_dense(x) for x in inputs])
 
     def record(self, inputs, parameters, wants_gradient):
         """Returns (outputs, Recording) for a batch. `wants_gradient` has a bool for each input."""
@@ -303,20 +276,31 @@ class LoweredModule(nn.Module):
         """Returns the inputs as the one array that the network reads."""
         return inputs[0].contiguous()
 
-    def _check_calibrated(self, error):
+    @contextlib.contextmanager
+    def explained_errors(self):
+        """Names the remedy if the library misses a range."""
+        try:
+            yield
+        except _fq.ArgumentError as error:
+            if "has no amax" in str(error):
+                self.check_calibrated("fakequant.torch", error)
+            raise
+
+    def check_calibrated(self, function, cause=None):
+        """Raises ArgumentError if a quantizer has no range. `function` is the name for the message."""
         missing = [name for name, state in self.states.items() if not state.is_calibrated()]
-        if missing and "has no amax" in str(error):
-            raise _fq.ArgumentError(f"[fakequant.torch] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before "
-                                    "the first use of the model, or load the state dict of a calibrated one") from error
+        if missing:
+            raise _fq.ArgumentError(f"[{function}] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before the first "
+                                    "use of the model, or load the state dict of a calibrated one") from cause
 
     # Protocols of torch.
 
     def __prepare_scriptable__(self):
-        raise _fq.ArgumentError(_NO_GRAPH)
+        raise _fq.ArgumentError(NO_GRAPH)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         if torch.onnx.is_in_onnx_export():
-            raise _fq.ArgumentError(_NO_GRAPH)
+            raise _fq.ArgumentError(NO_GRAPH)
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
         """Reads the quantizers of state dicts of version 0.1, one dict. Newer state dicts have tensors at each layer."""
@@ -335,6 +319,10 @@ class LoweredModule(nn.Module):
 
     def __getstate__(self):
         return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.number = register_part(self)
 
     def extra_repr(self):
         return f"{len(self.nodes)} layers"
@@ -360,7 +348,7 @@ class MultiInputModule(LoweredModule):
     def input_rows(self, inputs):
         """Returns the inputs as rows [N, elements of all inputs]. Raises ArgumentError for other shapes than in the example."""
         for (name, shape), x in zip(self._shapes.items(), inputs):
-            if not isinstance(x, torch.Tensor) or list(x.shape) != [len(inputs[0]), *shape]:
+            if not isinstance(x, torch.Tensor) or list(x.shape) != [inputs[0].shape[0], *shape]:
                 got = list(x.shape) if isinstance(x, torch.Tensor) else x
                 raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
                                         "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
@@ -368,6 +356,9 @@ class MultiInputModule(LoweredModule):
 
     def forward(self, *inputs):
         return super().forward(self.input_rows(inputs))
+
+    def file_inputs(self, inputs):
+        return [self.input_rows(inputs)]
 
     def _samples(self, calls):
         return torch.cat([self.input_rows(inputs) for inputs in calls])
