@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
@@ -20,6 +21,8 @@ from .passes import LayerNames, join_path
 from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 
+#: Attribute of a quantized model: (args, kwargs) of the example, with tensors of zeros.
+EXAMPLE = "_fakequant_example"
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 
 
@@ -30,8 +33,7 @@ def quantize(model, config="int8", example_input=None, whole=True):
     arguments; it sets the shapes. Torch runs operations that the library does not have: `floats` of each `Quantized` has the reasons. If
     torch.fx cannot trace the forward of the model, its submodules are quantized one by one. Call `calibrate` before the first use.
 
-    A model of several inputs becomes one part if the library can run all of it. `export` and `verify` require one part. Its lengths are the
-    lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+    A model of several inputs becomes one part if the library can run all of it. Its lengths are the lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
 
     A preset of few bits has the choices of `fakequant qat`: 8 bits in the first and the last layer, ranges of least squared error, and
     learned ranges. `parameter_groups` has its rates.
@@ -56,6 +58,7 @@ def quantize(model, config="int8", example_input=None, whole=True):
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)
     _add_states(out, replacements)
+    out.__dict__[EXAMPLE] = _without_values(args), _without_values(named)
     for message in [*_library_warnings(out), *_attention_weights_warning(model, out), *floats_warning(out, model, args, named)]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
@@ -140,6 +143,11 @@ def split_arguments(batch):
     if isinstance(batch, collections.abc.Mapping):
         return (), dict(batch)
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {}
+
+
+def _without_values(value):
+    """Returns nested arguments with tensors of zeros that need no memory."""
+    return tree_map_only(torch.Tensor, lambda x: torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape), value)
 
 
 def _bind(model, inputs, named):
