@@ -11,8 +11,8 @@
 The library reads tensors through DLPack without a copy, and does not link libtorch. Tensors on a GPU require a library that was built with
 CUDA.
 """
-from .calibration import calibrate, calibrating, quantizers_off, set_amax
-from .export import export, load_quantized, save, verify
+from .calibration import calibrate, calibrating, load_quantized, quantizers_off, set_amax
+from .export import export, save, verify
 from .modelopt import (
                        HistogramCalibrator,
                        MaxCalibrator,

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
@@ -21,6 +22,8 @@ from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reas
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES
 
+#: Attribute of a quantized model: (args, kwargs) of the example, with tensors of zeros.
+EXAMPLE = "_fakequant_example"
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 
 
@@ -31,8 +34,7 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     arguments; it sets the shapes. Torch runs operations that the library does not have: `floats` of each `Quantized` has the reasons. If
     torch.fx cannot trace the forward of the model, its submodules are quantized one by one. Call `calibrate` before the first use.
 
-    A model of several inputs becomes one part if the library can run all of it. `export` and `verify` require one part. Its lengths are the
-    lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+    A model of several inputs becomes one part if the library can run all of it. Its lengths are the lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
 
     `filter_fn(module, path)` returns whether a layer with a matrix is quantized, as in torchao. The default is every layer.
 
@@ -61,6 +63,7 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
         lowered.configure(config, learned, edges)
     _add_states(out, replacements)
     count_multiply_adds(out, model, args, named)
+    out.__dict__[EXAMPLE] = _without_values(args), _without_values(named)
     for message in [*_library_warnings(out, excluded), *_attention_weights_warning(model, out), *floats_warning(out)]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
@@ -168,6 +171,11 @@ def split_arguments(batch):
     if isinstance(batch, collections.abc.Mapping):
         return (), dict(batch)
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {}
+
+
+def _without_values(value):
+    """Returns nested arguments with tensors of zeros that need no memory."""
+    return tree_map_only(torch.Tensor, lambda x: torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape), value)
 
 
 def _bind(model, inputs, named):
