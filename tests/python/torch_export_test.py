@@ -149,10 +149,10 @@ def test_exports_outputs_that_are_inputs_or_equal(tmp_path):
     class Same(Detector):
         def forward(self, x):
             maps = super().forward(x)
-            return {"image": x, "a": maps[0], "b": maps[0], "kernel": self.stem[0].weight}
+            return {"x": x, "a": maps[0], "b": maps[0], "kernel": self.stem[0].weight}
     model, path = quantized(Same(), IMAGES), tmp_path / "x.onnx"
     fqt.export(model, path)
-    assert list(values(path)[1]) == ["image", "a", "b", "kernel"]
+    assert list(values(path)[1]) == ["output_x", "a", "b", "kernel"]
     assert agrees(fqt.verify(model, path, IMAGES))
 
 
@@ -237,6 +237,18 @@ def test_large_tensors_are_in_a_file_beside_it(tmp_path, monkeypatch):
     model, path = quantized(Rows(), IDS), tmp_path / "x.onnx"
     fqt.export(model, path)
     assert sorted(os.listdir(tmp_path)) == ["x.onnx", "x.onnx.data"]
+    assert agrees(fqt.verify(model, path, IDS))
+
+
+def test_exports_repeated_calls(tmp_path):
+    class Repeated(Rows):
+        def forward(self, ids):
+            h = self.words(ids)
+            for _ in range(3):
+                h = torch.cumsum(self.second(torch.relu(self.first(h))), 1)
+            return self.head(h)
+    model, path = quantized(Repeated(), IDS), tmp_path / "x.onnx"
+    fqt.export(model, path)
     assert agrees(fqt.verify(model, path, IDS))
 
 
