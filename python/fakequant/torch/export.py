@@ -4,16 +4,30 @@ import torch
 
 from .. import _fakequant as _fq
 from ..verify import compare
+from .model_files import export_model_file, file_format
 from .modules import Quantized, list_reasons, lowered_modules, require_parts
 from .quantize import split_arguments
 
 
-def export(model, path, target="ort", opset=0, emulate=False):
-    """Writes an ONNX file with QuantizeLinear and DequantizeLinear nodes.
+def export(model, path, target="ort", opset=0, emulate=False, format="", tokenizer=None):
+    """Writes a file for engines. `format` is "onnx", "gguf", "modelopt" or "compressed-tensors"; the default follows from the path: .onnx,
+    .gguf, and "modelopt" for a folder.
 
-    `target` is the engine. `opset` 0 is the smallest opset that has the operators. `emulate` writes formats that the engine does not have as
-    arithmetic. Raises ArgumentError if torch runs a part of the model.
+    An ONNX file has QuantizeLinear and DequantizeLinear nodes. `target` is its engine. `opset` 0 is the smallest opset that has the operators.
+    `emulate` writes formats that the engine does not have as arithmetic. Raises ArgumentError if torch runs a part of the model.
+
+    A GGUF file for llama.cpp has the codes of Llama, Mistral, Qwen2 or GPT-2 of transformers with the presets q4_0 and q8_0. A folder has
+    model.safetensors with the tensors of ModelOpt or compressed-tensors, and the config files; layers that are not quantized stay floats of their
+    type. `tokenizer` of transformers is written too. Raises ArgumentError for quantizers that the format does not have, FileError if the path
+    cannot be written.
     """
+    format = file_format(path, format)
+    if format != "onnx":
+        if target != "ort" or opset or emulate:
+            raise _fq.ArgumentError(f"[export] target, opset and emulate are for ONNX, and the format is {format}")
+        return export_model_file(model, path, format, tokenizer)
+    if tokenizer is not None:
+        raise _fq.ArgumentError("[export] tokenizer is for GGUF files and folders, and the format is onnx")
     _only_module(model, "export").share().export(path, target=target, opset=opset, emulate=emulate)
 
 
