@@ -159,16 +159,16 @@ def _export_gguf(model, path, tokenizer):
 
 
 def _gguf_formats(model):
-    """Returns {path of a layer: settings of its weight quantizer}. Raises ArgumentError for quantizers that llama.cpp does not compute."""
+    """Returns {path of a layer: (settings of its weight quantizer, codes of the largest weights of blocks [N, K / 32] or None)}. Raises ArgumentError for quantizers that llama.cpp does not compute."""
     out = {}
     for lowered in lowered_modules(model):
         for row in lowered.network.quantizers():
             if row["enabled"]:
                 path, _, role = row["name"].rpartition(".")
-                settings = lowered.states[row["name"]].settings_of_library()
-                _check_gguf_quantizer(row["name"], role, *settings)
+                state = lowered.states[row["name"]]
+                _check_gguf_quantizer(row["name"], role, *state.settings_of_library())
                 if role == "weight_quantizer":
-                    out[path] = settings
+                    out[path] = state.settings_of_library(), state.arrays().get("extreme_codes")
     if not out:
         raise _fq.ArgumentError(f"[export] all quantizers are off: {_GGUF_PRESETS}")
     return out
@@ -215,18 +215,19 @@ def _library_layers(path):
 
 def _copy_weight_formats(network, formats):
     """Quantizes the weights of a model of the library with the formats of the layers of torch, and no other weights."""
-    network.quantize("q8_0")
-    rows, attributes = network.quantizers(), json.loads(network.quantizer_state()[1])
-    places = {name: row["name"] for row in rows for name in (row["name"], *row["aliases"])}
-    wanted = {f"{layer}.weight_quantizer": (path, settings) for path, settings in formats.items() for layer in _library_layers(path)}
-    lost = [path for name, (path, _) in wanted.items() if name not in places]
-    if lost:
-        raise _fq.ArgumentError(f"[export] '{lost[0]}.weight_quantizer' has no place in a GGUF file. Switch it off by a rule of the config")
-    for row in rows:  # a weight that torch computes in floats (the table of tokens) stays in floats
-        _, (descriptor, switches) = wanted.get(row["name"], (None, (attributes[f"{row['name']}/descriptor"],
-                                                                     attributes[f"{row['name']}/switches"] | {"enabled": False})))
-        attributes |= {f"{row['name']}/descriptor": descriptor, f"{row['name']}/switches": switches}
-    network.load_quantizer_state({}, json.dumps(attributes))
+    network.quantize("int8")  # adds the quantizers. Those of q8_0 would search the weights for blocks of GGUF files
+    attributes, arrays = json.loads(network.quantizer_state()[1]), {}
+    for name in {key.rpartition("/")[0] for key in attributes}:  # the table of tokens stays in floats, as in torch
+        attributes[f"{name}/switches"] |= {"enabled": False}
+    for path, ((descriptor, switches), codes) in formats.items():
+        layers = _library_layers(path)
+        for layer, part in zip(layers, [None] * len(layers) if codes is None else codes.chunk(len(layers))):
+            name = f"{layer}.weight_quantizer"
+            if f"{name}/switches" not in attributes:
+                raise _fq.ArgumentError(f"[export] '{path}.weight_quantizer' has no place in a GGUF file. Switch it off by a rule of the config")
+            attributes |= {f"{name}/descriptor": descriptor, f"{name}/switches": switches}
+            arrays |= {} if part is None else {f"{name}/extreme_codes": part.contiguous()}
+    network.load_quantizer_state(arrays, json.dumps(attributes))
 
 
 def _gguf_architecture(path):
@@ -345,8 +346,10 @@ def _check_places(lowered, enabled, parameters, format):
         if ref is None or ref.rows is not None or parameters.get(f"{layer}.weight") is not getattr(ref.module, ref.name):
             raise _fq.ArgumentError(f"[export] '{row['name']}' quantizes a matrix that is not '{layer}.weight' (a part of a parameter, or "
                                     f"another call), which {format} has no name for: switch it off by a rule, or export an ONNX file")
-        if format == "compressed-tensors" and ref.transposed:
-            raise _fq.ArgumentError(f"[export] '{layer}' is a Conv1D, and compressed-tensors has linear layers only: use format=\"modelopt\"")
+        kind = _model_class(ref.module)
+        if format == "compressed-tensors" and not issubclass(kind, nn.Linear):
+            raise _fq.ArgumentError(f"[export] '{layer}' is a {kind.__name__}, and compressed-tensors has linear layers only: switch it off by a "
+                                    "rule, or use format=\"modelopt\"")
 
 
 def _part_file(lowered, format):
