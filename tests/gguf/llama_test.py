@@ -147,6 +147,9 @@ for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), (
     there, here = (part(read(path), "key") for path in (f"{name}.gguf", "again.gguf"))
     assert all(np.array_equal(there[key], here[key]) for key in there if key.startswith("tokenizer")), name
     assert 3 in there["tokenizer.ggml.token_type"], name
+    control = {token["content"]: token["id"] for token in given["added_tokens"]}
+    ends = [control[end] for end in ("<|endoftext|>", "<|end_of_text|>") if end in control]
+    assert there["tokenizer.ggml.eos_token_id"] == ends[0], name
 with open("llama3_pieces.gguf", "rb") as file:
     whole = file.read()
 for was, becomes, expected_text in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are unsupported"),

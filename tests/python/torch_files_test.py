@@ -170,6 +170,15 @@ def test_unsupported_gguf_is_an_error(name, config, fields, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_gguf_pads_the_vocabulary(tmp_path):
+    """Networks of transformers often have more rows than their tokenizer has tokens."""
+    model = quantized("qwen2", "q8_0", vocab_size=128)
+    fqt.export(model, tmp_path / "model.gguf", tokenizer=tokenizer())
+    data = (tmp_path / "model.gguf").read_bytes()
+    assert b"[PAD96]" in data and b"[PAD127]" in data
+    assert_same_codes(model, fq.load(str(tmp_path / "model.gguf"), input_shape=[16]))
+
+
 @pytest.mark.parametrize("name", ["llama_tied", "qwen2", "qwen3", "gpt2"])
 def test_llama_cpp_computes_the_gguf(name, tmp_path):
     """llama.cpp returns the logits of the trained model. Engines are made by fakequant.engines.install."""
@@ -178,7 +187,8 @@ def test_llama_cpp_computes_the_gguf(name, tmp_path):
         pytest.skip("there is no llama.cpp: FAKEQUANT_ENGINES can name a folder that has it")
     from fakequant.engines.llama import Llama
 
-    model = quantized(name, "q4_0", **({"activation_function": "gelu", "layer_norm_epsilon": 1e-2} if name == "gpt2" else {}))
+    fields = {"gpt2": {"activation_function": "gelu", "layer_norm_epsilon": 1e-2}, "qwen2": {"vocab_size": 128}}.get(name, {})
+    model = quantized(name, "q4_0", **fields)
     optimizer = torch.optim.AdamW(fqt.parameter_groups(model, lr=3e-3))
     for _ in range(20):  # so that the largest logit of a token is not one of many
         model(input_ids=IDS, labels=IDS).loss.backward()
@@ -186,7 +196,7 @@ def test_llama_cpp_computes_the_gguf(name, tmp_path):
         optimizer.zero_grad()
     fqt.export(model, tmp_path / "model.gguf", tokenizer=tokenizer() if name == "qwen2" else None)
     engine = Llama(os.path.join(engines, "llama.cpp"), str(tmp_path / "model.gguf"), 16, 1, "f32")
-    theirs = np.stack([engine.logits(ids.numpy(), 96) for ids in IDS])
+    theirs = np.stack([engine.logits(ids.numpy(), model.config.vocab_size) for ids in IDS])
     assert_close_logits(model, theirs)
     assert (theirs.argmax(-1) == logits(model).argmax(-1)).all()
 
