@@ -127,7 +127,7 @@ LEAST_ERROR = {"preset": "q4_0", "rules": [{"pattern": "*weight_quantizer", "cal
 @pytest.mark.parametrize("config", ["q4_0", "q8_0", LEAST_ERROR], ids=str)
 @pytest.mark.parametrize("name", ["llama", "llama_tied", "mistral", "qwen2", "qwen3", "gpt2"])
 def test_gguf_has_the_trained_codes(name, config, tmp_path):
-    """Steps that calibration chooses by the squared error are those of the file."""
+    """Calibration may choose steps of blocks by the squared error. The file has these steps."""
     model = quantized(name, config)
     fqt.export(model, tmp_path / "model.gguf")
     network = fq.load(str(tmp_path / "model.gguf"), input_shape=[16])

@@ -114,7 +114,7 @@ def _write_weights(tensors, folder):
 
 
 def _model_class(model):
-    """Returns the class of a module before quantize."""
+    """Returns the class before quantize."""
     return getattr(model, "origin", type(model))
 
 
@@ -159,7 +159,8 @@ def _export_gguf(model, path, tokenizer):
 
 
 def _gguf_formats(model):
-    """Returns {path of a layer: (settings of its weight quantizer, codes of the largest weights of blocks [N, K / 32] or None)}. Raises ArgumentError for quantizers that llama.cpp does not compute."""
+    """Returns {path of a layer: (settings of its weight quantizer, codes of the largest weights of blocks [N, K / 32] or None)}. Raises
+    ArgumentError for quantizers that llama.cpp does not compute."""
     out = {}
     for lowered in lowered_modules(model):
         for row in lowered.network.quantizers():
@@ -215,10 +216,11 @@ def _library_layers(path):
 
 def _copy_weight_formats(network, formats):
     """Quantizes the weights of a model of the library with the formats of the layers of torch, and no other weights."""
-    network.quantize("int8")  # adds the quantizers. Those of q8_0 would search the weights for blocks of GGUF files
+    network.quantize("int8")  # any preset adds the quantizers, and int8 does not search the weights
     attributes, arrays = json.loads(network.quantizer_state()[1]), {}
-    for name in {key.rpartition("/")[0] for key in attributes}:  # the table of tokens stays in floats, as in torch
-        attributes[f"{name}/switches"] |= {"enabled": False}
+    for key, value in attributes.items():
+        if key.endswith("/switches"):
+            value["enabled"] = False  # the table of tokens stays in floats, as in torch
     for path, ((descriptor, switches), codes) in formats.items():
         layers = _library_layers(path)
         for layer, part in zip(layers, [None] * len(layers) if codes is None else codes.chunk(len(layers))):
@@ -378,15 +380,12 @@ def _layer_entries(config, names, own, format):
     return {layer: by_name[name.removesuffix(".weight_scale")] for name, layer in own.items() if name.endswith(".weight_scale")}
 
 
-def _producer():
-    return {"name": "fakequant", "version": _fq.__version__}
-
-
 def _modelopt_config(layers, floats):
     """Returns hf_quant_config.json. Equal layers share one algorithm, else each layer is listed."""
     forms = {json.dumps(entry, sort_keys=True) for entry in layers.values()}
     own = json.loads(*forms) if len(forms) == 1 else {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
-    return {"producer": _producer(), "quantization": own | {"kv_cache_quant_algo": None, "exclude_modules": floats}}
+    producer = {"name": "fakequant", "version": _fq.__version__}
+    return {"producer": producer, "quantization": own | {"kv_cache_quant_algo": None, "exclude_modules": floats}}
 
 
 def _compressed_config(layers, floats):
