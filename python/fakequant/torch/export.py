@@ -16,7 +16,7 @@ def export(model, path, target="ort", opset=0, emulate=False, format="", tokeniz
     An ONNX file has QuantizeLinear and DequantizeLinear nodes. `target` is its engine. `opset` 0 is the smallest opset that has the operators.
     `emulate` writes formats that the engine does not have as arithmetic. Raises ArgumentError if torch runs a part of the model.
 
-    A GGUF file for llama.cpp has the codes of Llama, Mistral, Qwen2 or GPT-2 of transformers with the presets q4_0 and q8_0. A folder has
+    A GGUF file for llama.cpp has the codes of Llama, Mistral, Qwen2, Qwen3 or GPT-2 of transformers with the presets q4_0 and q8_0. A folder has
     model.safetensors with the tensors of ModelOpt or compressed-tensors, and the config files; layers that are not quantized stay floats of their
     type. `tokenizer` of transformers is written too. Raises ArgumentError for quantizers that the format does not have, FileError if the path
     cannot be written.
