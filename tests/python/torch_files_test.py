@@ -204,7 +204,7 @@ def test_llama_cpp_computes_the_gguf(name, tmp_path):
 # Folders.
 
 @pytest.mark.parametrize("config", [INT8["modelopt"], "fp8", "nvfp4"], ids=str)
-@pytest.mark.parametrize("name", ["llama_tied", "qwen2", "bert"])
+@pytest.mark.parametrize("name", ["llama_tied", "qwen2", "gpt2", "bert"])
 def test_modelopt_folder_has_the_trained_codes(name, config, tmp_path):
     model = quantized(name, config)
     fqt.export(model, tmp_path / "folder")
