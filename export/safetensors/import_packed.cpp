@@ -120,6 +120,7 @@ class Quantizing {
         const std::string own = parent + part;
         if (!floats_.contains("parameters/" + own + ".weight")) break;
         const Tensor& rows = floats_.at("parameters/" + own + ".weight");
+        if (rows.rank() != 2) break;
         const std::int64_t end = row + rows.dim(0);
         if (end > layer.values.dim(0) || rows.dim(1) != layer.values.dim(1) ||
             !bitwise_equal(rows, layer.values.slice(row, end).clone()))
