@@ -26,7 +26,7 @@ struct Gpt2 {
   std::string tokens, positions, norm, head;
   std::vector<Gpt2Block> blocks;
   std::int64_t width = 0, context = 0, heads = 0, feed = 0, vocabulary = 0;
-  double eps = 0;  ///< of all norms
+  double eps = 0;  // of all norms: the file has one number
 };
 
 /// Matches the block that reads `x`, and sets `x` to its output.
@@ -34,12 +34,11 @@ std::optional<Gpt2Block> match_gpt2_block(GgufMatching& parts, int& x, const Ggu
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("layer_norm", {sum->output}) : nullptr;
-  if (second == nullptr || second->eps != norm->eps) return std::nullopt;
-  const GgufPart* up = parts.take("linear", {second->output});
+  const GgufPart* up = second ? parts.take("linear", {second->output}) : nullptr;
   const GgufPart* gelu = up ? parts.take("gelu", {up->output}) : nullptr;
   const GgufPart* down = gelu ? parts.take("linear", {gelu->output}) : nullptr;
   const GgufPart* last = down ? parts.take("add", {down->output, sum->output}) : nullptr;
-  if (last == nullptr) return std::nullopt;
+  if (last == nullptr || second->eps != norm->eps) return std::nullopt;
   x = last->output;
   return Gpt2Block{norm->name, attention->name, second->name, up->name, down->name};
 }
@@ -74,9 +73,7 @@ std::optional<Gpt2> match_gpt2(Module& model, const Shape& input_shape) {
   const GgufPart* tokens = parts.first("embedding");
   const GgufPart* positions = tokens ? parts.take("positions", {tokens->output}) : nullptr;
   if (positions == nullptr) return std::nullopt;
-  Gpt2 out;
-  out.tokens = tokens->name;
-  out.positions = positions->name;
+  Gpt2 out{tokens->name, positions->name, {}, {}, {}};
   int x = positions->output;
   for (;;) {
     const GgufPart* norm = parts.take("layer_norm", {x});

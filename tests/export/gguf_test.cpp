@@ -128,6 +128,27 @@ TEST(GgufNetwork, GptUsesALlamaCppArchitecture) {
   EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
 }
 
+TEST(GgufNetwork, WritesTheEpsilonOfTheNorms) {
+  const ModelSpec spec =
+      ModelSpec::builtin("gpt", R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
+  auto text = nlohmann::ordered_json::parse(spec.text());
+  for (auto& node : text["nodes"])
+    if (node["type"] == "layer_norm") node["eps"] = 1e-6;
+  auto model = build_model(ModelSpec::parse(text.dump()), {16}, 11, {.dense = true});
+  const GgufModel file = gguf_model(*model, {1, 16});
+  ASSERT_EQ(std::get<std::string>(*file.value("general.architecture")), "gpt2");
+  EXPECT_EQ(std::get<float>(*file.value("gpt2.attention.layer_norm_epsilon")), 1e-6f);
+}
+
+TEST(GgufNetwork, RejectsProjectionsOfDifferentFormats) {
+  for (const char* projection : {"q_proj", "k_proj"}) {
+    auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
+    quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
+    EXPECT_EQ(disable_quantizer(*model, "*" + std::string(projection) + ".weight_quantizer"), 1);
+    EXPECT_THROW((void)gguf_model(*model, {1, 16}), ArgumentError) << projection;
+  }
+}
+
 TEST(GgufNetwork, WritesATiedTableOnce) {
   auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "tied": true})");
   EXPECT_EQ(gguf_model(*model, {1, 16}).tensors.size(), 4U + 12U);
