@@ -109,6 +109,7 @@ void add_gpt2_keys(GgufModel& out, const detail::Gpt2& net) {
   number("feed_forward_length", net.feed);
   number("block_count", static_cast<std::int64_t>(net.blocks.size()));
   number("attention.head_count", net.heads);
+  number("vocab_size", net.vocabulary);
   out.metadata.emplace_back("gpt2.attention.layer_norm_epsilon", static_cast<float>(net.eps));
 }
 
@@ -166,7 +167,11 @@ GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions&
   } else {
     out.tensors = from.all();
   }
-  if (!options.vocabulary.empty() && (gpt2 || llama))
+  if (!gpt2 && !llama) return out;
+  // llama.cpp requires the key.
+  if (options.vocabulary.empty())
+    out.metadata.emplace_back("tokenizer.ggml.model", std::string("none"));
+  else
     detail::add_vocabulary(out, options, gpt2 ? gpt2->vocabulary : llama->vocabulary);
   return out;
 }

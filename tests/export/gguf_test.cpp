@@ -123,6 +123,8 @@ TEST(GgufNetwork, GptUsesALlamaCppArchitecture) {
   EXPECT_EQ(file.tensor("blk.0.attn_qkv.weight")->type, GgufType::q4_0);
   EXPECT_EQ(file.tensor("position_embd.weight")->type, GgufType::f32);
   EXPECT_EQ(file.value("tokenizer.ggml.tokens"), nullptr);
+  EXPECT_EQ(std::get<std::string>(*file.value("tokenizer.ggml.model")), "none");
+  EXPECT_EQ(std::get<float>(*file.value("gpt2.attention.layer_norm_epsilon")), 1e-5F);
   EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
 }
 

@@ -91,11 +91,14 @@ class Summary:
 def summary(model):
     """Returns the Summary of a quantized model. Raises ArgumentError if the model is not quantized."""
     by_name = {name: row for row in quantizers(model) for name in (row["name"], *row["aliases"]) if row["enabled"]}
-    counts, rows = vars(model).get(MULTIPLY_ADDS, {}), []
-    for row in layers(model):
-        weight, read = (by_name.get(f"{row['layer']}.{role}_quantizer", {}) for role in ("weight", "input"))
+    counts, rows = next((vars(module)[MULTIPLY_ADDS] for module in model.modules() if MULTIPLY_ADDS in vars(module)), {}), []
+    # Adapters of peft move a layer to another path. Quantizers keep the path of `quantize`.
+    paths = {id(ref.module): name.rpartition(".")[0] for lowered in lowered_modules(model) for name, ref in lowered.refs.items()}
+    for row, module in list(_rows(model)):
+        path = paths.get(id(module), row["layer"])
+        weight, read = (by_name.get(f"{path}.{role}_quantizer", {}) for role in ("weight", "input"))
         rows.append(row | {"weights": weight.get("format", ""), "inputs": read.get("format", ""), "amax": read.get("amax"),
-                           "multiply_adds": counts.get(row["layer"], 0)})
+                           "multiply_adds": counts.get(path, 0)})
     total = sum(row["multiply_adds"] for row in rows)
     on_codes = sum(row["multiply_adds"] for row in rows if row["runs"] == "codes")
     return Summary(rows, on_codes / total if total else 0.0)
