@@ -111,9 +111,9 @@ TEST(CalibratorMerge, RejectsIncompatibleCalibrators) {
   expect_error(*max, *collected("max"), "different axes");
   MaxCalibrator narrow(1), half(1);
   narrow.collect(Tensor::zeros({2, 7, 4}));
-  expect_error(*max, narrow, "collect batches of one shape");
+  expect_error(*max, narrow, "use batches of one shape");
   half.collect(Tensor::zeros({2, 3, 100}).to(DType::f16));
-  expect_error(*max, half, "in one dtype");
+  expect_error(*max, half, "use one dtype for both");
 }
 
 TEST(CalibratorMerge, RejectsCountsAbove2To62) {

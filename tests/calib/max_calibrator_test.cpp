@@ -104,7 +104,7 @@ TEST(MaxCalibrator, RejectsInvalidInputWithoutChange) {
       [&] {
         calibrator.collect(Tensor::from({9.0f, 9.0f, 9.0f}, {3, 1}));
       },
-      ThrowsMessage<ArgumentError>(HasSubstr("collect batches of one shape")));
+      ThrowsMessage<ArgumentError>(HasSubstr("use batches of one shape")));
   EXPECT_THROW(calibrator.collect(Tensor::from({std::int32_t{1}})), ArgumentError);
   EXPECT_THROW(calibrator.collect(Tensor()), ArgumentError);
   EXPECT_THROW((void)calibrated_amax(ramp({2, 2}), 2), ArgumentError);

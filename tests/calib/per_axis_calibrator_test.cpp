@@ -60,7 +60,7 @@ TEST(PerAxisCalibrator, IsUnchangedAfterAnError) {
       [&] {
         c->collect(heavy_tailed({5, 100}, 2));
       },
-      ThrowsMessage<ArgumentError>(HasSubstr("collect batches of one shape")));
+      ThrowsMessage<ArgumentError>(HasSubstr("use batches of one shape")));
   EXPECT_TRUE(bitwise_equal(c->state_dict(), before));
 }
 

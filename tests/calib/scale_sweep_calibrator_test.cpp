@@ -98,7 +98,7 @@ TEST(ScaleSweep, RejectsInvalidInput) {
   EXPECT_TRUE(c.empty());
   c.collect(x);
   const StateDict before = c.state_dict();
-  EXPECT_THAT([&] { c.collect(x); }, ThrowsMessage<ArgumentError>(HasSubstr("this is for weights")));
+  EXPECT_THAT([&] { c.collect(x); }, ThrowsMessage<ArgumentError>(HasSubstr("scale_sweep is for weights")));
   EXPECT_TRUE(bitwise_equal(c.state_dict(), before));
   ScaleSweepCalibrator loaded({.axis = 0, .num_bits = {2, 1}});
   loaded.load_state(before);

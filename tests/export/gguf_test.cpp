@@ -133,7 +133,7 @@ TEST(GgufNetwork, WritesTheEpsilonOfTheNorms) {
       ModelSpec::builtin("gpt", R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
   auto text = nlohmann::ordered_json::parse(spec.text());
   for (auto& node : text["nodes"])
-    if (node["type"] == "layer_norm") node["eps"] = 1e-6;
+    if (node["type"] == "layer_norm") node["options"]["eps"] = 1e-6;
   auto model = build_model(ModelSpec::parse(text.dump()), {16}, 11, {.dense = true});
   const GgufModel file = gguf_model(*model, {1, 16});
   ASSERT_EQ(std::get<std::string>(*file.value("general.architecture")), "gpt2");

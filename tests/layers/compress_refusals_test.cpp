@@ -134,7 +134,7 @@ TEST(SetWeight, RejectsInvalidCodes) {
   expect_weight_error("w4a4", bytes(0x88, DType::i4), "has a code of -8");
   expect_weight_error("w3a3", bytes(0x07, DType::i4), "has a code of 7, int3 narrow has -3 to 3");
   expect_weight_error("fp8", bytes(0x7f, DType::f8_e4m3), "has a code of nan");
-  expect_weight_error("nvfp4", bytes(1, DType::f4_e2m1), "there are no scales with the codes");
+  expect_weight_error("nvfp4", bytes(1, DType::f4_e2m1), "its packed weight has no scales");
 }
 
 TEST(SetWeight, RejectsMismatchedScales) {

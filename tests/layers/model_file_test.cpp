@@ -218,7 +218,7 @@ TEST(ModelFile, ReportsErrorsInTheList) {
   EXPECT_THAT(parse_error(one_node("conv2d", R"({"kernal": 3})")),
               HasSubstr("unknown key 'kernal' of conv2d: did you mean 'kernel'?"));
   EXPECT_THAT(parse_error(one_node("relu", R"({"slope": 3})")),
-              HasSubstr("unknown key 'slope' of relu: it has no options"));
+              HasSubstr("unknown key 'slope' of relu: it takes none"));
   for (const char* name : {"a..b", ".a", "a.", "a/b", "a b"})
     EXPECT_THAT(parse_error(fmt::format(R"([{{"name": "{}", "type": "relu"}}])", name)),
                 HasSubstr(fmt::format("'{}' is not a name", name)));

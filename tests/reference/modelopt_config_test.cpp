@@ -45,7 +45,7 @@ TEST(ModeloptConfig, RejectsWhatModelOptRejects) {
   EXPECT_THAT(error_text(R"({"num_bits": 8, "learn_amax": true})"), HasSubstr("learn_amax is unsupported"));
   EXPECT_THAT(error_text(R"({"num_bits": 0})"), HasSubstr("use 2 to 16"));
   EXPECT_THAT(error_text(R"({"num_bits": [5, 2]})"), HasSubstr("without dynamic blocks"));
-  EXPECT_THAT(error_text(R"({"num_bits": 8, "axis": 0, "block_sizes": {"-1": 2}})"), HasSubstr("both given"));
+  EXPECT_THAT(error_text(R"({"num_bits": 8, "axis": 0, "block_sizes": {"-1": 2}})"), HasSubstr("both set"));
   EXPECT_THAT(error_text(R"({"num_bits": "fp8"})"), HasSubstr("'fp8' is unknown"));
   EXPECT_THAT(error_text(R"({"type": "sometimes"})"), HasSubstr("use \"static\" or \"dynamic\""));
   EXPECT_THAT(error_text(R"({"rotate": true})"), HasSubstr("'rotate' is true: it is unsupported"));

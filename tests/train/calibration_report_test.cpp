@@ -190,7 +190,7 @@ TEST(CalibrationReport, UnknownValuesHaveAReason) {
   DataLoader data = loader(normal_images());
   const auto fresh = net("max");
   EXPECT_THAT(find(calibration_report(*fresh), "fc.input_quantizer").in_force.reason,
-              HasSubstr("nothing was coll"));
+              HasSubstr("no statistics were coll"));
   const auto model = net("max");
   calibrate(*model, data);
   const auto q = find(calibration_report(*model), "fc.input_quantizer");

@@ -160,7 +160,7 @@ TEST(CompressedCheckpoint, NamesMissingScales) {
   for (const auto& [name, tensor] : all.tensors())
     if (!name.ends_with("weight_scale")) state.set(name, tensor);
   EXPECT_THAT([&] { load_model_state(*other, state, "some.h5"); },
-              ThrowsMessage<FileError>(HasSubstr("there are no scales with the codes of its weight")));
+              ThrowsMessage<FileError>(HasSubstr("its packed weight has no scales")));
 }
 
 TEST(CompressedCheckpoint, TrainingAndCalibrationRejectCodes) {

@@ -124,7 +124,7 @@ TEST(CustomLoss, RejectsMismatchedInput) {
     }
     return std::string("nothing was refused");
   };
-  EXPECT_THAT(message({}), HasSubstr("a loss of your own for others"));
+  EXPECT_THAT(message({}), HasSubstr("a loss for these labels"));
   EXPECT_THAT(message([](const Variable& y, const Tensor&) { return y; }),
               HasSubstr("it must be one number"));
   EXPECT_THROW(TensorDataset(Tensor::zeros({2, 3}), Tensor::zeros({3, 1})), ArgumentError);
