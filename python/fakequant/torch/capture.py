@@ -1,6 +1,7 @@
-"""Traces a module with torch.fx, and reads nodes of the graph."""
+"""Traces a module with torch.fx."""
 import contextlib
 import copy
+import dataclasses
 import functools
 import inspect
 import io
@@ -15,62 +16,13 @@ from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
+from .dataflow import mark_constants, replace_writes
 from .interpreter import OrderedItems
-from .layers import Unsupported, has_hooks, is_conv1d, require
+from .layers import has_hooks, is_conv1d, is_drop_path
+from .nodes import function_name, is_tensor
+from .refs import Unsupported, require
 
 _LONGEST = 100  # characters of an error message
-
-
-# Nodes.
-
-def is_parameter(value):
-    """Returns whether a value is a node that reads a parameter or a buffer of the model."""
-    return isinstance(value, torch.fx.Node) and value.op == "get_attr"
-
-
-def is_none_input(value):
-    """Returns whether a value is an input that is None in the example."""
-    return isinstance(value, torch.fx.Node) and value.op == "placeholder" and value.meta.get("type") is type(None)
-
-
-def is_tensor(node):
-    return isinstance(node.meta.get("tensor_meta"), torch.fx.passes.shape_prop.TensorMetadata)
-
-
-def is_unpacked_split(node):
-    """Returns whether a node is a chunk or split, and all its readers take one item. Readers slice its input instead."""
-    is_split = node.op in ("call_function", "call_method") and function_name(node) in ("chunk", "split") and len(node.all_input_nodes) == 1
-    return is_split and all(function_name(user) == "getitem" for user in node.users)
-
-
-def transposed_parameter(node):
-    """Returns the parameter [a, b] if a node is its transpose, else None."""
-    if node.op not in ("call_method", "call_function") or not node.args or not is_parameter(node.args[0]):
-        return None
-    name, axes = function_name(node), node.args[1:]
-    swaps = (name == "t" and not axes) or (name == "getattr" and axes in (("T",), ("mT",))) or (
-        name == "transpose" and sorted(axis % 2 for axis in axes) == [0, 1])
-    return node.args[0] if swaps and is_tensor(node.args[0]) and len(node_shape(node.args[0])) == 2 else None
-
-
-def tensor_inputs(node):
-    """Returns the nodes of the tensors that a node reads, without parameters and buffers of the model."""
-    sources = [value.all_input_nodes[0] if is_unpacked_split(value) else value for value in node.all_input_nodes]
-    return [value for value in dict.fromkeys(sources)
-            if value.op != "get_attr" and transposed_parameter(value) is None and "tensor_meta" in value.meta]
-
-
-def node_shape(node):
-    return list(node.meta["tensor_meta"].shape)
-
-
-def function_name(node):
-    """Returns the name of the function or method that a node calls."""
-    return node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
-
-
-def argument(node, position, name, default=None):
-    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
 # Modules of torch whose own forward torch.fx cannot trace (fast paths, lengths). `is_causal` is a hint there, which changes no output.
@@ -122,9 +74,46 @@ _FORWARDS = {nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerDecoderLa
 
 # Tracing.
 
+class _AttributeProxy(torch.fx.Proxy):
+    """A parameter or buffer, whose sizes are numbers."""
+
+    def __init__(self, node, tracer, tensor):
+        super().__init__(node, tracer)
+        self._tensor = tensor
+
+    @property
+    def shape(self):
+        return self._tensor.shape
+
+    @property
+    def ndim(self):
+        return self._tensor.dim()
+
+    dtype = property(lambda self: self._tensor.dtype)
+
+    def size(self, dim=None):
+        return self._tensor.size() if dim is None else self._tensor.size(dim)
+
+    def dim(self):
+        return self._tensor.dim()
+
+    def numel(self):
+        return self._tensor.numel()
+
+
 class _Tracer(torch.fx.Tracer):
+    proxy_buffer_attributes = True  # else a function of buffers runs now, and writes to them
+
+    def trace(self, root, concrete_args=None):
+        self._tensors = dict(root.named_parameters(remove_duplicate=False)) | dict(root.named_buffers(remove_duplicate=False))
+        return super().trace(root, concrete_args)
+
+    def proxy(self, node):
+        return _AttributeProxy(node, self, self._tensors[node.target]) if node.target in self._tensors else super().proxy(node)
+
     def is_leaf_module(self, m, module_qualified_name):
-        return is_conv1d(m) or has_hooks(m) or (type(m) not in _FORWARDS and super().is_leaf_module(m, module_qualified_name))
+        return is_conv1d(m) or is_drop_path(m) or has_hooks(m) or (
+            type(m) not in _FORWARDS and super().is_leaf_module(m, module_qualified_name))
 
     def call_module(self, m, forward, args, kwargs):
         return super().call_module(m, functools.partial(_FORWARDS[type(m)], m) if type(m) in _FORWARDS else forward, args, kwargs)
@@ -133,14 +122,17 @@ class _Tracer(torch.fx.Tracer):
         if type(a) is OrderedDict:
             return OrderedItems(tuple(a), tuple(map(self.create_arg, a.values())))
         require(not isinstance(a, dict) or type(a) in (dict, immutable_dict), f"torch.fx reads its {type(a).__name__} as a dict")
+        if isinstance(a, torch.Tensor) and not isinstance(a, nn.Parameter):
+            return self.create_node("call_function", TensorLiteral(a), (), {})
         return super().create_arg(a)
 
     def iter(self, obj):
-        """Iterates over the items of a chunk, whose number is an argument. torch.fx cannot iterate over other values."""
-        node = obj.node
-        if function_name(node) == "chunk":
-            return (obj[i] for i in range(node.args[1] if len(node.args) > 1 else node.kwargs["chunks"]))
-        return super().iter(obj)
+        """Iterates over the items of a chunk or split, whose number is an argument. torch.fx cannot iterate over other values."""
+        node, count = obj.node, None
+        if function_name(node) in ("chunk", "split"):
+            given = node.args[1] if len(node.args) > 1 else node.kwargs.get("chunks", node.kwargs.get("split_size_or_sections"))
+            count = len(given) if isinstance(given, (tuple, list)) else given if function_name(node) == "chunk" else None
+        return super().iter(obj) if count is None else (obj[i] for i in range(count))
 
 
 def trace(model, inputs):
@@ -152,10 +144,7 @@ def trace(model, inputs):
     require(not {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY} <= kinds, "its forward has *args and keyword-only arguments")
     modes = {module: module.training for module in model.modules()}
     try:
-        graph = _trace_both_modes(model)
-        model.eval()
-        with torch.no_grad(), _without_traceback():
-            ShapeProp(graph).propagate(*inputs)
+        return _trace_both_modes(model, inputs)
     except Unsupported:
         raise
     except Exception as error:  # of the model's own code
@@ -163,29 +152,78 @@ def trace(model, inputs):
     finally:
         for module, mode in modes.items():
             module.training = mode
-    return graph.graph
 
 
-def _trace_both_modes(model):
-    """Returns the graph of training mode. The metadata of each node has its arguments in evaluation mode."""
+def _trace_both_modes(model, inputs):
+    """Returns the graph of training mode. The metadata of each node has its arguments in evaluation mode, and its shape there."""
     training, evaluation = _trace_mode(model, True), _trace_mode(model, False)
-    twins = {}
-    for node, other in itertools.zip_longest(training.graph.nodes, evaluation.graph.nodes):
-        if node is None or other is None or (node.op, node.target) != (other.op, other.target):
-            raise Unsupported(f"{type(model).__name__} runs other functions in training than in evaluation")
-        twins[other] = node
+    pairs = list(itertools.zip_longest(training.graph.nodes, evaluation.graph.nodes))
+    if any(node is None or other is None or (node.op, node.target) != (other.op, other.target) for node, other in pairs):
+        raise Unsupported(f"{type(model).__name__} runs other functions in training than in evaluation")
+    with torch.no_grad(), _without_traceback():
+        _Shapes(evaluation).propagate(*inputs)
+    twins = {other: node for node, other in pairs}
+    for node, other in pairs:
+        node.meta |= {key: other.meta[key] for key in ("tensor_meta", "type", "value") if key in other.meta}
         node.meta["in_evaluation"] = tuple(map_arg(arguments, twins.get) for arguments in (other.args, other.kwargs))
-    return training
+    replace_writes(training.graph, dict(model.named_modules()))
+    training.graph.eliminate_dead_code()
+    mark_constants(training.graph)
+    return training.graph
 
 
 def _trace_mode(model, training):
     model.train(training)
     traced = torch.fx.GraphModule(model, _graph(model))
-    for node in list(traced.graph.nodes):
-        if node.target is torch._assert:
+    counted = set()  # batch norms that count their batches
+    for node in reversed(list(traced.graph.nodes)):
+        is_counting = _is_counting(node) and not node.users
+        if is_counting:
+            counted.add(node.args[0].target.rpartition(".")[0])
+        if node.target is torch._assert or is_counting or (_is_counter(node) and not node.users):
             traced.graph.erase_node(node)
-    traced.graph.eliminate_dead_code()
+    for node in traced.graph.nodes:
+        if node.op == "get_attr" and node.target.endswith("running_mean"):
+            node.meta["counted"] = node.target.rpartition(".")[0] in counted
     return traced
+
+
+def _is_counter(node):
+    return node.op == "get_attr" and node.target.rpartition(".")[2] == "num_batches_tracked"
+
+
+def _is_counting(node):
+    return node.op == "call_method" and node.target == "add_" and _is_counter(node.args[0])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TensorLiteral:
+    """A function without arguments that returns a tensor of the forward's own code."""
+    value: torch.Tensor
+    __name__ = "tensor"
+
+    def __call__(self):
+        return self.value
+
+    def __eq__(self, other):
+        return type(other) is TensorLiteral and same_tensor(self.value, other.value)
+
+    def __hash__(self):
+        return hash(self.value.shape)
+
+
+def same_tensor(a, b):
+    return a.dtype == b.dtype and torch.equal(a, b)
+
+
+class _Shapes(ShapeProp):
+    """Records the shapes of tensors, and the values of sizes and other attributes of tensors."""
+
+    def run_node(self, n):
+        result = super().run_node(n)
+        if n.op in ("call_function", "call_method", "placeholder") and "tensor_meta" not in n.meta:
+            n.meta["value"] = result
+        return result
 
 
 def _graph(model):

@@ -5,9 +5,11 @@ from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
 from .capture import is_torch_layer, trace
 from .interpreter import check_arguments, make_steps, run_steps
-from .layers import Unsupported, has_hooks
+from .layers import has_hooks
 from .parts import LoweredModule, lower
 from .passes import Partition
+from .refs import Unsupported
+from .rewrite import rewrite
 from .state import QuantizerState
 from .tensors import checked
 
@@ -23,7 +25,7 @@ class Quantized(nn.Module):
         """`path` is the path of `model` in the whole model. Raises Unsupported if the library can run nothing of it."""
         super().__init__()
         self._take_members(model)
-        graph = trace(model, inputs)
+        graph = rewrite(trace(model, inputs), dict(model.named_modules()))
         partition = Partition(model, graph, path)
         subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
         subgraphs = subgraphs or partition.subgraphs()
@@ -43,7 +45,7 @@ class Quantized(nn.Module):
         self._float_steps = make_steps(graph)
         self._recording_steps = make_steps(graph, attention=list(attention))
         self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))
-        self.none_inputs = partition.none_inputs()
+        self.fixed_inputs = partition.fixed_inputs()
         self.train(model.training)
 
     def _take_members(self, model):

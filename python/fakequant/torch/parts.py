@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .capture import node_shape
+from .nodes import node_shape
 from .passes import model_nodes
+from .refs import Constant, TensorRef
 from .state import QuantizerState, RangeLimiter, share_growth, split_state
 from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
 
@@ -27,6 +28,7 @@ class _LoweredFunction(torch.autograd.Function):
         inputs, parameters = tensors[:count], tensors[count:]
         y, ctx.recording = lowered.record(inputs, parameters, ctx.needs_input_grad[2:2 + count])
         ctx.names, ctx.pending = lowered.parameter_names, _PendingBackward()
+        ctx.still_rows = {name: ref.still_row for name, ref in lowered.refs.items() if ref.still_row is not None}
         lowered.shared.pending.add(ctx.pending)
         ctx.save_for_backward(*parameters)  # torch rejects the backward pass if one of them was written to
         return y
@@ -38,6 +40,9 @@ class _LoweredFunction(torch.autograd.Function):
         ctx.pending = None
         input_gradients, gradients = ctx.recording.backward(make_dense(grad_y))
         input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
+        for name, row in ctx.still_rows.items():
+            if gradients.get(name) is not None:
+                gradients[name][row] = 0
         own = [_with_shape(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
         return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
 
@@ -52,12 +57,14 @@ class LoweredModule(nn.Module):
     Its parameters, running statistics and quantizer states belong to the modules of torch, which are not its children.
     """
 
-    def __init__(self, nodes, refs, sample_shape, classes, config, mode_modules=None, old_names=None):
-        """`nodes` and `refs` come from `model_nodes`. `mode_modules` is {layer name: module whose training mode the layer has}.
+    def __init__(self, nodes, refs, sample_shape, classes, config, modes=None, old_names=None):
+        """`nodes` and `refs` come from `model_nodes`. `modes` is {layer name: TensorRef of the training mode that the layer has}.
         `old_names` is {layer name in state dicts of version 0.1: layer name}."""
         super().__init__()
         self.nodes, self.refs, self._sample_shape, self._classes = nodes, refs, sample_shape, classes
-        self._mode_modules, self._old_names = mode_modules or {}, old_names or {}
+        self._modes, self._old_names = modes or {}, old_names or {}
+        for i, holder in enumerate(dict.fromkeys(ref.module for ref in refs.values() if isinstance(ref.module, Constant))):
+            self.add_module(f"constant_{i}", holder)  # moves with the model to other devices
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # number of calls and tensors with padding in the last calibration
         self._is_random = any("drop" in node["type"] for node in nodes)
@@ -96,7 +103,7 @@ class LoweredModule(nn.Module):
 
     def redirect(self, redirect):
         """Reads parameters and buffers from other modules. `redirect(refs)` returns the new references."""
-        self.refs = redirect(self.refs)
+        self.refs, self._modes = redirect(self.refs), redirect(self._modes)
         self.shared = SharedParameters(self._network, self.refs)
 
     # State of quantizers: tensors of torch, which the library gets when they change.
@@ -290,7 +297,7 @@ class LoweredModule(nn.Module):
 
     def _layers_in_other_mode(self):
         """Returns the layers in another mode than this module: frozen batch norms, dropout in evaluation."""
-        return [name for name, module in self._mode_modules.items() if module.training != self.training]
+        return [name for name, mode in self._modes.items() if mode.base() != self.training]
 
     def _recorded(self, inputs, wants_gradient):
         seed = int(torch.randint(2**62, (1,))) if self._is_random and self._trains else 0
@@ -376,10 +383,10 @@ class MultiInputModule(LoweredModule):
 def lower(subgraph, partition, config):
     """Returns the LoweredModule of a subgraph."""
     nodes, refs, old_names = model_nodes(subgraph, partition)
-    mode_modules = {partition.names[node]: partition.module(node) for node in subgraph.nodes if node.op == "call_module"
-                    and partition.lowered[node].layers[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
+    modes = {partition.names[node]: TensorRef(partition.lowered[node].mode, "training") for node in subgraph.nodes
+             if partition.lowered[node].mode is not None}
     output = node_shape(subgraph.nodes[-1])
-    arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
+    arguments = output[1] if len(output) == 2 else 0, config, modes, old_names
     if len(subgraph.inputs) > 1:
         return MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
     return LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .capture import function_name, is_none_input, is_tensor, is_unpacked_split, node_shape, tensor_inputs, transposed_parameter
-from .layers import Unsupported, has_matrix, has_product, has_weight
-from .ops import OperatorLowering
+from .interpreter import caller_path
+from .layers import has_matrix, has_product, has_weight
+from .nodes import base_parameters, fixed_inputs, function_name, is_constant, is_fixed_input, is_tensor, node_shape, tensor_inputs
+from .ops import OperatorLowering, operator_name
+from .refs import Unsupported
 
 _INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
 
@@ -33,7 +35,7 @@ class Partition:
         self._graph, self._modules = graph, lowering.modules
         self.lowered, self.unsupported = {}, {}
         for node in graph.nodes:
-            if node.op in ("placeholder", "output", "get_attr") or is_unpacked_split(node) or transposed_parameter(node) is not None:
+            if node.op in ("placeholder", "output") or is_constant(node):
                 continue
             try:
                 self.lowered[node] = lowering.lower(node)
@@ -59,12 +61,12 @@ class Partition:
         """Returns the paths of the modules whose parameters a node reads."""
         if node.op == "call_module":
             return [node.target]
-        read = [transposed_parameter(used) or used for used in node.all_input_nodes]
-        return [used.target.rpartition(".")[0] for used in read if used.op == "get_attr"]
+        bases = [base for used in node.all_input_nodes if is_constant(used) for base in base_parameters(used)]
+        return [base.target.rpartition(".")[0] for base in dict.fromkeys(bases)]
 
     def whole(self):
         """Returns ([the subgraph that is all of a model of several inputs], "") or ([], why there is none)."""
-        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node.users and not is_none_input(node)]
+        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node.users and not is_fixed_input(node)]
         nodes, (output,) = [node for node in self._graph.nodes if node in self.lowered], next(iter(reversed(self._graph.nodes))).args
         if len(inputs) < 2 or self.unsupported or not any(self._has_weight(node) for node in nodes):
             return [], ""
@@ -104,7 +106,7 @@ class Partition:
             alive = {value for value in alive if last_reader.get(value, -1) > i} | {node}
             if node.op != "placeholder":
                 block.append(node)
-            if alive == {node}:
+            if alive == {node} and is_tensor(node):
                 yield block, True
                 block = []
         if block:
@@ -118,6 +120,8 @@ class Partition:
             if user not in self.lowered or user not in allowed or user in taken or len(self.lowered[user].inputs) != 1:
                 break
             chain.append(user)
+        while chain and not is_tensor(chain[-1]):  # torch reads items of it
+            chain.pop()
         return chain
 
     def _inputs_of(self, nodes):
@@ -126,9 +130,9 @@ class Partition:
     def _has_weight(self, node):
         return any(has_product(layer_type) for layer_type, _ in self.lowered[node].layers)
 
-    def none_inputs(self):
-        """Returns the names of inputs of layers that are None in the example."""
-        return {used.target for node in self.lowered for used in node.all_input_nodes if is_none_input(used)}
+    def fixed_inputs(self):
+        """Returns {name: value} of inputs of layers that are None, True or False in the example."""
+        return {used.target: used.meta["fixed"] for node in self.lowered for used in fixed_inputs(node)}
 
     def edge_nodes(self):
         """Returns the first and the last node with a weight, or (None, None)."""
@@ -191,7 +195,8 @@ def model_nodes(subgraph, partition):
             old_names[node.name if is_last else f"{node.name}_{i}"] = step
             nodes.append({"name": step, "type": layer_type, "options": options, "inputs": reads})
             reads = [step]
-        refs |= {f"{name}.{parameter}": ref for parameter, ref in lowering.refs.items()}
+            if i == lowering.owner % len(lowering.layers):
+                refs |= {f"{step}.{parameter}": ref for parameter, ref in lowering.refs.items()}
     return nodes, refs, old_names
 
 
@@ -269,8 +274,7 @@ def _caller(node, modules):
 
     The children of a container are its items. So the caller of a function in an item is the module that has the container.
     """
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    path, name = stack[-1][0] if stack else "", function_name(node)
+    path, name = caller_path(node), function_name(node)
     while path and isinstance(modules.get(path), (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
         path, _, last = path.rpartition(".")
         name = f"{last}_{name}"

@@ -14,9 +14,10 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
-from .layers import Unsupported, has_matrix, has_weight, require
+from .layers import has_matrix, has_weight
 from .modules import Quantized, lowered_modules, quantized_parts, require_parts
 from .passes import LayerNames, join_path
+from .refs import Unsupported, require
 from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 
@@ -51,7 +52,7 @@ def quantize(model, config="int8", example_input=None, whole=True):
     _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
     out, replacements, calls = _quantized(model, args, named, config, whole)
-    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values()}
+    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values() if ref.expression is None}
     _check_types((name, module) for name, module in model.named_modules() if module in lowered_layers)
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)

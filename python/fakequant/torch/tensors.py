@@ -41,7 +41,7 @@ class SharedParameters:
         """Gives the network the memory of parameters ({name: tensor}), and the values of buffers."""
         self._move_network(parameters)
         self._network.share_parameters({name: value.detach().contiguous() for name, value in parameters.items()},
-                                       written=self._may_be_written(parameters.values()))
+                                       written=self._may_be_written(parameters))
         self._network.load_buffers({name: ref.get() for name, ref in self._refs.items()})
 
     def _move_network(self, parameters):
@@ -66,7 +66,8 @@ class SharedParameters:
     def _may_be_written(self, parameters):
         """Returns whether values may have changed. Torch does not count writes through `.data`, so without pending backward passes
         all values may have changed."""
-        versions = [(value.data_ptr(), value._version) for value in parameters]
+        values = [self._refs[name].base() if name in self._refs else value for name, value in parameters.items()]
+        versions = [(value.data_ptr(), value._version) for value in values]
         self._versions, before = versions, self._versions
         return versions != before or not self.pending
 
