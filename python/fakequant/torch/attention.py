@@ -9,8 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .nodes import argument, node_shape
 from .layers import module_layer, tensor_refs
+from .nodes import argument, node_shape
 from .parts import LoweredModule
 from .refs import Unsupported, additive_mask, require
 from .tensors import concatenate_masks, flatten_inputs

@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
@@ -19,10 +20,11 @@ from torch.nn import functional
 from .dataflow import mark_constants, replace_writes
 from .interpreter import OrderedItems
 from .layers import has_hooks, is_conv1d, is_drop_path
-from .nodes import function_name, is_tensor
+from .nodes import function_name
 from .refs import Unsupported, require
 
 _LONGEST = 100  # characters of an error message
+_OF_MODULES = {name for name in vars(nn.Module()) if name != "training"}  # attributes of every module
 
 
 # Modules of torch whose own forward torch.fx cannot trace (fast paths, lengths). `is_causal` is a hint there, which changes no output.
@@ -135,28 +137,103 @@ class _Tracer(torch.fx.Tracer):
         return super().iter(obj) if count is None else (obj[i] for i in range(count))
 
 
-def trace(model, inputs):
+class SizedTracer(_Tracer):
+    """Traces with the sizes of an example. Sizes are numbers, except the number of samples (axis 0), which stays a value of the graph."""
+
+    def __init__(self, example):
+        super().__init__()
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._inputs, self.values, self._is_paused, self._forward = iter(example), {}, False, None
+
+    def call_module(self, m, forward, args, kwargs):
+        if self._is_paused:  # computes a value
+            return forward(*args, **kwargs)
+        self._forward = forward
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr, attr_val, parameter_proxy_cache):
+        return attr_val if self._is_paused else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def create_proxy(self, kind, target, args, kwargs, *rest, **named):
+        proxy = super().create_proxy(kind, target, args, kwargs, *rest, **named)
+        self.values[proxy.node] = self._value(proxy.node, kind)
+        return proxy
+
+    def proxy(self, node):
+        proxy = super().proxy(node)
+        return proxy if isinstance(proxy, _AttributeProxy) else _SizedProxy(node, self)
+
+    def _value(self, node, kind):
+        """Returns the value of a node for the example: a tensor without data, a size, or None if there is none."""
+        if kind == "placeholder":
+            value = next(self._inputs, None)
+            return self._mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+        if kind == "get_attr":
+            return self._tensors.get(node.target)
+        args, kwargs = map_arg(node.args, self.values.get), map_arg(node.kwargs, self.values.get)
+        self._is_paused = True
+        try:
+            with self._mode, torch.no_grad():
+                if kind == "call_method":
+                    return getattr(args[0], node.target)(*args[1:], **kwargs)
+                return None if kind == "output" else (self._forward if kind == "call_module" else node.target)(*args, **kwargs)
+        finally:
+            self._is_paused = False
+
+
+class _SizedProxy(torch.fx.Proxy):
+    """A value of the graph, whose sizes are numbers."""
+
+    @property
+    def shape(self):
+        value = self.tracer.values.get(self.node)
+        if not isinstance(value, torch.Tensor):
+            return torch.fx.proxy.Attribute(self, "shape")
+        return (self.tracer.create_proxy("call_method", "size", (self, 0), {}), *value.shape[1:]) if value.dim() else ()
+
+    def size(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
+
+
+def trace(model, inputs, fixed_sizes=False):
     """Returns the torch.fx graph of a model, with the shapes of its values for these inputs. The model does not change.
 
-    Raises Unsupported if torch.fx cannot trace the forward of the model.
+    `fixed_sizes` makes all sizes but the number of samples numbers, so that the forward may depend on them. Raises Unsupported if torch.fx
+    cannot trace the forward of the model.
     """
     kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
     require(not {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY} <= kinds, "its forward has *args and keyword-only arguments")
     modes = {module: module.training for module in model.modules()}
+    attributes = [(module, dict(vars(module)), [(value, copy.copy(value)) for name, value in vars(module).items()
+                                                if type(value) in (dict, list) and name not in _OF_MODULES]) for module in modes]
     try:
-        return _trace_both_modes(model, inputs)
+        return _trace_both_modes(model, inputs, fixed_sizes)
     except Unsupported:
         raise
     except Exception as error:  # of the model's own code
         raise Unsupported(_trace_error(model, error)) from error
     finally:
-        for module, mode in modes.items():
-            module.training = mode
+        for module, own, containers in attributes:
+            _restore(module, own, containers)
 
 
-def _trace_both_modes(model, inputs):
+def _restore(module, own, containers):
+    """Restores the attributes of a module, and the contents of its dicts and lists. A forward may have stored proxies there."""
+    for name in vars(module).keys() - own.keys():
+        delattr(module, name)
+    vars(module).update(own)
+    for value, before in containers:
+        if isinstance(value, list):
+            value[:] = before
+        else:
+            value.clear()
+            value.update(before)
+
+
+def _trace_both_modes(model, inputs, fixed_sizes):
     """Returns the graph of training mode. The metadata of each node has its arguments in evaluation mode, and its shape there."""
-    training, evaluation = _trace_mode(model, True), _trace_mode(model, False)
+    example = inputs if fixed_sizes else None
+    training, evaluation = _trace_mode(model, True, example), _trace_mode(model, False, example)
     pairs = list(itertools.zip_longest(training.graph.nodes, evaluation.graph.nodes))
     if any(node is None or other is None or (node.op, node.target) != (other.op, other.target) for node, other in pairs):
         raise Unsupported(f"{type(model).__name__} runs other functions in training than in evaluation")
@@ -172,15 +249,16 @@ def _trace_both_modes(model, inputs):
     return training.graph
 
 
-def _trace_mode(model, training):
+def _trace_mode(model, training, example=None):
     model.train(training)
-    traced = torch.fx.GraphModule(model, _graph(model))
+    traced = torch.fx.GraphModule(model, _graph(model, example))
     counted = set()  # batch norms that count their batches
     for node in reversed(list(traced.graph.nodes)):
         is_counting = _is_counting(node) and not node.users
         if is_counting:
             counted.add(node.args[0].target.rpartition(".")[0])
-        if node.target is torch._assert or is_counting or (_is_counter(node) and not node.users):
+        is_unused_attribute = (node.op == "get_attr" or node.target is getattr) and not node.users  # one mode may not read it
+        if node.target is torch._assert or is_counting or is_unused_attribute:
             traced.graph.erase_node(node)
     for node in traced.graph.nodes:
         if node.op == "get_attr" and node.target.endswith("running_mean"):
@@ -226,7 +304,9 @@ class _Shapes(ShapeProp):
         return result
 
 
-def _graph(model):
+def _graph(model, example):
+    if example is not None:
+        return SizedTracer(example).trace(model)
     if type(model) in _FORWARDS:  # a copy with the same children
         twin = copy.copy(model)
         twin.__class__ = type(type(model).__name__, (type(model),), {"forward": _FORWARDS[type(model)]})

@@ -187,7 +187,12 @@ def run_steps(module, steps, inputs, named, observe=None):
 
 
 def _check_fixed(module, name, value):
-    """Raises ArgumentError if an input that layers read has another value than in the example: None, True or False."""
+    """Raises ArgumentError if an input differs from the example: a value None, True or False that layers read, or a size that the forward
+    depends on."""
+    shape = module.fixed_shapes.get(name)
+    if shape is not None and list(value.shape[1:]) != shape:
+        raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {list(value.shape)}: the forward depends on the sizes, which are "
+                                f"{['N', *shape]} in example_input. Quantize with an example of this size, or with whole=False")
     if name in module.fixed_inputs and value is not module.fixed_inputs[name]:
         known = module.fixed_inputs[name]
         raise _fq.ArgumentError(f"[fakequant.torch] '{name}' was {known} in example_input. Quantize with an example that has "

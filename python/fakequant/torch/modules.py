@@ -1,4 +1,5 @@
 """Quantized: a module of torch whose subgraphs the library runs."""
+import torch
 from torch import nn
 
 from .. import _fakequant as _fq
@@ -6,12 +7,24 @@ from .attention import Attention, attention_modules
 from .capture import is_torch_layer, trace
 from .interpreter import check_arguments, make_steps, run_steps
 from .layers import has_hooks
+from .nodes import node_shape
 from .parts import LoweredModule, lower
 from .passes import Partition
 from .refs import Unsupported
 from .rewrite import rewrite
 from .state import QuantizerState
 from .tensors import checked
+
+
+def _trace(model, inputs, whole):
+    """Returns (graph, whether it has the sizes of the inputs as numbers). The forward of a whole model of images may depend on their size."""
+    try:
+        return trace(model, inputs), False
+    except Unsupported:
+        tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+        if not whole or len(tensors) != len(inputs) or any(x.dim() < 4 for x in tensors):
+            raise
+        return trace(model, inputs, fixed_sizes=True), True
 
 
 class Quantized(nn.Module):
@@ -25,7 +38,8 @@ class Quantized(nn.Module):
         """`path` is the path of `model` in the whole model. Raises Unsupported if the library can run nothing of it."""
         super().__init__()
         self._take_members(model)
-        graph = rewrite(trace(model, inputs), dict(model.named_modules()))
+        graph, has_sizes = _trace(model, inputs, whole)
+        rewrite(graph, dict(model.named_modules()))
         partition = Partition(model, graph, path)
         subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
         subgraphs = subgraphs or partition.subgraphs()
@@ -42,6 +56,7 @@ class Quantized(nn.Module):
             self.edges[f"codes_{i}"] = first in subgraph.nodes, last in subgraph.nodes
         for i, module in enumerate(attention.values()):
             self.add_module(f"attends_{i}", module)
+        self.fixed_shapes = {node.target: node_shape(node)[1:] for node in graph.nodes if node.op == "placeholder"} if has_sizes else {}
         self._float_steps = make_steps(graph)
         self._recording_steps = make_steps(graph, attention=list(attention))
         self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))

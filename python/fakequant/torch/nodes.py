@@ -3,6 +3,7 @@ import torch
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import TensorMetadata
 
+
 def is_parameter(value):
     """Returns whether a value is a node that reads a parameter or a buffer of the model."""
     return isinstance(value, torch.fx.Node) and value.op == "get_attr"

@@ -7,7 +7,7 @@ from torch import nn
 
 from . import shapes
 from .dataflow import same_arguments
-from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, ROWS, adaptive_pool, local_response_norm, pad, pair, resize
+from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, pair, resize
 from .interpreter import caller_path, make_step
 from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs, norm_eps
 from .masks import dot_product, multihead

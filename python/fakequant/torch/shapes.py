@@ -9,7 +9,6 @@ import torch
 from .nodes import is_constant, is_float, is_tensor, node_shape
 from .refs import Lowering, TensorRef, require
 
-
 # Reshapes.
 
 def reshape_layers(source, target, pixels=False):
@@ -34,9 +33,33 @@ def _free_axis(source, target, pixels):
 
 
 def _reshape(call, input, *shape, **named):
-    require(is_tensor(input) and not is_constant(input), f"{call.function} of a constant")
-    require(len(call.shape) > 1 and len(node_shape(input)) > 0, f"{call.function} of the axis of samples")
+    source = node_shape(call.data(input))
+    require(len(call.shape) > 1, f"{call.function} of the axis of samples")
+    if source[0] != call.shape[0] or _moves_samples(call, shape):
+        return _reshape_samples(call, input, [*shape, *named.values()])
     return call.layers(input, reshape_layers(node_shape(input), call.shape, call.name == "flatten"))
+
+
+def _moves_samples(call, sizes):
+    """Returns whether a reshape to these sizes takes the size of axis 0 from others: view(-1, 8) or view(8, ..), if the example has 8 samples."""
+    first = _axes(sizes)[0] if call.function in ("view", "reshape") and sizes else None
+    return type(first) is int and first > 0
+
+
+def _reshape_samples(call, input, sizes):
+    """Returns the Lowering of a reshape that joins the axis of samples with others, as windows of images, or splits it again.
+
+    Only axis 0 may depend on the number of samples.
+    """
+    name, source, target = call.function, node_shape(input), call.shape
+    if name in ("view", "reshape"):
+        free = [i for i, size in enumerate(_axes(sizes)) if type(size) is not int or size == -1]
+    elif name == "unflatten":
+        free = [i for i, size in enumerate(sizes[1]) if type(size) is not int or size == -1] if sizes[0] % len(source) == 0 else [1]
+    else:
+        free = [0] if name in ("flatten", "view_as", "reshape_as") else [1]
+    require(free == [0], f"{name} that moves the axis of samples")
+    return Lowering([("reshape", {"shape": [-1, *target[1:]], "whole": True})], [input])
 
 
 def permute_layers(axes):
