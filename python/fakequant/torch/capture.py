@@ -6,6 +6,7 @@ import functools
 import inspect
 import io
 import itertools
+import logging
 import sys
 from collections import OrderedDict
 
@@ -306,7 +307,8 @@ class _Shapes(ShapeProp):
 
 def _graph(model, example):
     if example is not None:
-        return SizedTracer(example).trace(model)
+        with _without_log("torch._subclasses.fake_tensor"):
+            return SizedTracer(example).trace(model)
     if type(model) in _FORWARDS:  # a copy with the same children
         twin = copy.copy(model)
         twin.__class__ = type(type(model).__name__, (type(model),), {"forward": _FORWARDS[type(model)]})
@@ -317,6 +319,17 @@ def _graph(model, example):
     x, weight, bias = graph.placeholder("x"), graph.get_attr("weight"), graph.get_attr("bias")
     graph.output(graph.call_function(functional.linear, (x, graph.call_method("t", (weight,)), bias)))
     return graph
+
+
+@contextlib.contextmanager
+def _without_log(name):
+    """Drops the messages of a logger. Errors are raised in addition."""
+    logger = logging.getLogger(name)
+    logger.disabled, before = True, logger.disabled
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @contextlib.contextmanager

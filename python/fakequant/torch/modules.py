@@ -10,6 +10,7 @@ from .layers import has_hooks
 from .nodes import node_shape
 from .parts import LoweredModule, lower
 from .passes import Partition
+from .products import Products
 from .refs import Unsupported
 from .rewrite import rewrite
 from .state import QuantizerState
@@ -183,8 +184,8 @@ def list_reasons(floats):
 
 
 def quantized_parts(model):
-    """Returns the Quantized and Attention modules of a model, in the order of its modules."""
-    return [part for part in model.modules() if isinstance(part, (Quantized, Attention))]
+    """Returns the Quantized, Attention and Products modules of a model, in the order of its modules."""
+    return [part for part in model.modules() if isinstance(part, (Quantized, Attention, Products))]
 
 
 def lowered_modules(model):

@@ -75,24 +75,44 @@ class Partition:
                 return [], f"the input {node.target} is not a tensor with the number of samples of {inputs[0].target}"
         if output is not nodes[-1]:
             return [], "it returns something else than one tensor"
+        if node_shape(output)[:1] != node_shape(inputs[0])[:1]:
+            return [], "the rows of its output are not the samples"
         return [Subgraph(inputs, nodes)], ""
 
     def subgraphs(self):
         """Returns the largest subgraphs of one input that the library computes. Each has a layer with weights."""
         found, current = [], []
         for block, is_closed in self._blocks():
-            if is_closed and all(node in self.lowered for node in block) and _is_one_tensor(self._inputs_of(current + block)):
-                current.extend(block)
+            if is_closed and all(node in self.lowered for node in block) and _is_one_tensor(self._inputs_of([*sum(current, []), *block])):
+                current.append(block)
                 continue
-            found.append(current)
-            current, taken = [], set()
-            for node in block:
-                if node in self.lowered and node not in taken and _is_one_tensor(self.lowered[node].inputs):
-                    chain = self._chain(node, taken, set(block))
-                    taken.update(chain)
-                    found.append(chain)
-        found.append(current)
+            found += [*self._runs(current), *self._chains(block)]
+            current = []
+        found += self._runs(current)
         return [Subgraph(list(self._inputs_of(nodes)), nodes) for nodes in found if any(self._has_weight(node) for node in nodes)]
+
+    def _runs(self, blocks):
+        """Returns lists of nodes of consecutive blocks. The result of each has the rows (axis 0) of its input."""
+        found, begin = [], 0
+        while begin < len(blocks):
+            rows = self._rows_of_input(blocks[begin])
+            end = next((i for i in reversed(range(begin, len(blocks))) if node_shape(blocks[i][-1])[:1] == rows), None)
+            found += self._chains(blocks[begin]) if end is None else [sum(blocks[begin:end + 1], [])]
+            begin = begin + 1 if end is None else end + 1
+        return found
+
+    def _chains(self, block):
+        """Returns the chains of a block."""
+        found, taken = [], set()
+        for node in block:
+            if node in self.lowered and node not in taken and _is_one_tensor(self.lowered[node].inputs):
+                found.append(self._chain(node, taken, set(block)))
+                taken.update(found[-1])
+        return found
+
+    def _rows_of_input(self, nodes):
+        (used,) = self._inputs_of(nodes)
+        return node_shape(used)[:1]
 
     def _blocks(self):
         """Yields (nodes in order, whether later nodes read the last one only). One value alone enters each block."""
@@ -120,7 +140,8 @@ class Partition:
             if user not in self.lowered or user not in allowed or user in taken or len(self.lowered[user].inputs) != 1:
                 break
             chain.append(user)
-        while chain and not is_tensor(chain[-1]):  # torch reads items of it
+        rows = self._rows_of_input(chain)
+        while chain and not (is_tensor(chain[-1]) and node_shape(chain[-1])[:1] == rows):  # torch reads an item of it, or its rows are others
             chain.pop()
         return chain
 

@@ -13,10 +13,12 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
-from .layers import has_matrix, has_weight
+from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_calls
+from .capture import is_torch_layer
+from .layers import has_hooks, has_matrix, has_weight
 from .modules import Quantized, lowered_modules, quantized_parts, require_parts
 from .passes import LayerNames, join_path
+from .products import Products, find_product
 from .refs import Unsupported, require
 from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
@@ -201,11 +203,15 @@ class _Submodules:
         out._modules = {name: children.get(child) for name, child in model._modules.items()}
         if isinstance(out, nn.TransformerEncoderLayer):
             out.activation_relu_or_gelu = 0  # switches off the fast path, which does not call the children
-        if model in self.calls.attention:
-            names = LayerNames(model, path)
-            redirect_attention(out, [dot_product(shapes, scale, self.config, names.module_call(""))
-                                     for shapes, scale in self.calls.attention[model]])
+        names, attention, products = LayerNames(model, path), self.calls.attention.get(model, ()), self._products(model, path)
+        if attention or products is not None:
+            redirect_calls(out, [dot_product(shapes, scale, self.config, names.module_call("")) for shapes, scale in attention], products)
         return out
+
+    def _products(self, model, path):
+        """Returns the Products of a module that is no layer of torch, or None."""
+        found = self.calls.products.get(model)
+        return Products(model, found, self.config, path) if found and not is_torch_layer(model) and not has_hooks(model) else None
 
     def _replace(self, child, path):
         calls = self.calls
@@ -227,12 +233,13 @@ class _ExampleCalls:
     """Calls of modules when the model runs on the example.
 
     `arguments` is {module: (args, kwargs)} of the first call, `inputs` is {module: args} of the first call with tensors only. `attention`
-    is {module: list of (shapes of queries, keys and values, scale)} of the attention calls in its own forward. `first` and `last` are the
-    layers with a weight that were called first and last.
+    is {module: list of (shapes of queries, keys and values, scale)} of the attention calls in its own forward. `products` is {module:
+    {(parameter, expert): whether the weight is [in, out]}} of its products with own parameters. `first` and `last` are the layers with a
+    weight that were called first and last.
     """
 
     def __init__(self, model, args, kwargs):
-        self.inputs, self.arguments, self.attention, self._running = {}, {}, {}, []
+        self.inputs, self.arguments, self.attention, self.products, self._running = {}, {}, {}, {}, []
         self.first = self.last = None
         modes, fast, hooks = {module: module.training for module in model.modules()}, torch.backends.mha.get_fastpath_enabled(), []
         try:
@@ -240,7 +247,7 @@ class _ExampleCalls:
             for module in model.modules():
                 hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
                 hooks.append(module.register_forward_hook(self._leave, always_call=True))
-            with torch.no_grad(), _AttentionObserver(self):
+            with torch.no_grad(), _CallObserver(self):
                 model.eval()(*args, **kwargs)
         except _fq.Error:
             raise
@@ -273,7 +280,14 @@ class _ExampleCalls:
             self.attention.setdefault(self._running[-1], []).append((shapes, scale))
 
 
-class _AttentionObserver(TorchFunctionMode):
+    def add_product(self, function, args, kwargs):
+        found = find_product(self._running[-1], function, args, kwargs) if self._running else None
+        if found is not None:
+            name, expert, is_swapped = found
+            self.products.setdefault(self._running[-1], {})[name, expert] = is_swapped
+
+
+class _CallObserver(TorchFunctionMode):
     def __init__(self, calls):
         super().__init__()
         self._calls = calls
@@ -283,6 +297,8 @@ class _AttentionObserver(TorchFunctionMode):
         if function is scaled_dot_product_attention:
             given = dict(zip(("query", "key", "value"), args)) | kwargs
             self._calls.add_attention([list(given[name].shape) for name in ("query", "key", "value")], given.get("scale"))
+        else:
+            self._calls.add_product(function, args, kwargs)
         return function(*args, **kwargs)
 
 
