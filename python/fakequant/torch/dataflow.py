@@ -89,7 +89,7 @@ def mark_constants(graph):
     """Sets `fixed` and `constant` in the metadata of nodes. Axis 0 of a tensor that depends on an input is the axis of the samples.
 
     `fixed` is the value of a size that does not depend on the number of samples, and of an input that is None, True or False in the
-    example. `constant` marks a tensor that depends on no input.
+    example. `constant` marks a tensor that depends on no input. `sized` tells whether the value depends on the sizes of inputs.
     """
     for node in graph.nodes:
         if node.op == "placeholder" and isinstance(node.meta.get("value", 0), (bool, type(None))):
@@ -102,6 +102,16 @@ def mark_constants(graph):
                 node.meta["constant"] = True
         elif "value" in node.meta and _is_fixed(node):
             node.meta["fixed"] = node.meta["value"]
+        if "constant" in node.meta or "fixed" in node.meta:
+            node.meta["sized"] = _reads_size(node)
+
+
+def _reads_size(node):
+    """Returns whether a fixed value or constant depends on sizes of inputs, which other inputs may not have."""
+    source, is_int = _first_tensor(node), type(node.meta.get("value")) is not bool and isinstance(node.meta.get("value"), (int, tuple))
+    reads = source is not None and not is_constant(source) and (is_tensor(source) or "sizes_of" in source.meta)
+    is_attribute = function_name(node) in ("dim", "ndimension") or (function_name(node) == "getattr" and node.args[1] == "ndim")
+    return (reads and is_int and not is_attribute) or any(used.meta.get("sized") for used in node.all_input_nodes)
 
 
 def _depends_on_mode(node):

@@ -13,6 +13,7 @@ from .passes import Partition
 from .products import Products
 from .refs import Unsupported
 from .rewrite import rewrite
+from .sizes import SizeCheck
 from .state import QuantizerState
 from .tensors import checked
 
@@ -40,8 +41,9 @@ class Quantized(nn.Module):
         super().__init__()
         self._take_members(model)
         graph, has_sizes = _trace(model, inputs, whole)
-        rewrite(graph, dict(model.named_modules()))
-        partition = Partition(model, graph, path)
+        self._float_steps = make_steps(graph)
+        rewrite(graph, dict(model.named_modules()), any_size=not whole)
+        partition = Partition(model, graph, path, any_size=not whole)
         subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
         subgraphs = subgraphs or partition.subgraphs()
         attention = attention_modules(graph, partition, subgraphs, config)
@@ -58,7 +60,7 @@ class Quantized(nn.Module):
         for i, module in enumerate(attention.values()):
             self.add_module(f"attends_{i}", module)
         self.fixed_shapes = {node.target: node_shape(node)[1:] for node in graph.nodes if node.op == "placeholder"} if has_sizes else {}
-        self._float_steps = make_steps(graph)
+        self._sizes = SizeCheck(graph, partition, subgraphs)
         self._recording_steps = make_steps(graph, attention=list(attention))
         self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))
         self.fixed_inputs = partition.fixed_inputs()
@@ -96,7 +98,15 @@ class Quantized(nn.Module):
             if parent._modules.get(name) is not child:
                 raise _fq.ArgumentError(f"[fakequant.torch] '{name}' of {type(parent).__name__} is another module than the one that was "
                                         "quantized: change the model before quantize")
-        return run_steps(self, self._steps if self._observe is None else self._recording_steps, inputs, named, self._observe)
+        if self._observe is not None:
+            return run_steps(self, self._recording_steps, inputs, named, self._observe)
+        if self._sizes.differs(inputs, named):
+            self._sizes.check(self, inputs, named)
+        return self.run_layers(inputs, named)
+
+    def run_layers(self, inputs, named):
+        """Returns the output of the forward, whose parts the library runs."""
+        return run_steps(self, self._steps, inputs, named)
 
     def run_float(self, *inputs, **named):
         """Returns the output of the model without quantizers."""

@@ -11,7 +11,7 @@ from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, lo
 from .interpreter import caller_path, make_step
 from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs, norm_eps
 from .masks import dot_product, multihead
-from .nodes import base_parameters, fixed, function_name, is_constant, is_float, is_parameter, is_tensor, node_shape, tensor_inputs
+from .nodes import argument, base_parameters, fixed, function_name, is_constant, is_float, is_parameter, is_tensor, node_shape, tensor_inputs
 from .refs import Constant, Expression, Lowering, TensorRef, Unsupported, constant, require
 
 #: Other names of functions and methods of torch, without the underscore of in-place forms.
@@ -23,6 +23,9 @@ _ALIASES = {"iadd": "add", "isub": "sub", "subtract": "sub", "imul": "mul", "mul
             "upsample": "interpolate", "_threshold": "threshold", "ipow": "pow", "view_as": "reshape", "reshape_as": "reshape"}
 _BINARY = {"add": "add", "sub": "sub", "mul": "multiply", "div": "div", "maximum": "maximum", "minimum": "minimum", "lt": "less",
            "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal", "matmul": "matmul", "pow": "pow"}
+_RESHAPES = {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze"}  # one size may be -1
+_SIZED = {"flip", "roll", "repeat", "tile", "repeat_interleave", "expand", "expand_as"} | {f"adaptive_max_pool{axes}d" for axes in (1, 2, 3)}
+_SIZED_MODULES = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 
 
@@ -98,6 +101,15 @@ class OperatorLowering:
             require(same_arguments(node.meta.get("in_evaluation", (node.args, node.kwargs)), (node.args, node.kwargs)),
                     f"{call.function} with an argument that depends on the mode")
         return handler(call, *args, **kwargs)
+
+    def keeps_sizes(self, node):
+        """Returns whether the layer of a node would have sizes of the example, which other inputs may not have."""
+        if node.op == "call_module":
+            module = self.modules[node.target]
+            return isinstance(module, _SIZED_MODULES) or getattr(module, "scale_factor", None) is not None
+        name = operator_name(node)
+        reads = name not in _RESHAPES and any(used.meta.get("sized") for used in node.all_input_nodes)
+        return reads or name in _SIZED or (name == "interpolate" and argument(node, 1, "size") is None)
 
     def _module(self, node):
         module = self.modules[node.target]

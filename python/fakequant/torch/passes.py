@@ -11,7 +11,7 @@ from .interpreter import caller_path
 from .layers import has_matrix, has_product, has_weight
 from .nodes import base_parameters, fixed_inputs, function_name, is_constant, is_fixed_input, is_tensor, node_shape, tensor_inputs
 from .ops import OperatorLowering
-from .refs import Unsupported
+from .refs import Unsupported, require
 
 _INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
 
@@ -27,10 +27,10 @@ class Partition:
     """The nodes of a graph that the library can compute, and the other nodes.
 
     `lowered` is {node: Lowering}, `unsupported` is {node: reason}, `names` is {node: layer name}. `path` is the path of `model` in the whole
-    model.
+    model. `any_size` leaves operators to torch that would keep sizes of the example.
     """
 
-    def __init__(self, model, graph, path=""):
+    def __init__(self, model, graph, path="", any_size=False):
         lowering = OperatorLowering(model)
         self._graph, self._modules = graph, lowering.modules
         self.lowered, self.unsupported = {}, {}
@@ -38,6 +38,7 @@ class Partition:
             if node.op in ("placeholder", "output") or is_constant(node):
                 continue
             try:
+                require(not any_size or not lowering.keeps_sizes(node), "its layer would have sizes of the example")
                 self.lowered[node] = lowering.lower(node)
             except Unsupported as why:
                 self.unsupported[node] = str(why)

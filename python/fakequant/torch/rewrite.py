@@ -15,24 +15,25 @@ _CASTS = {"to", "float", "type", "type_as"}
 _ROUNDS = 4  # a rule may give a node to which another rule applies
 
 
-def rewrite(graph, modules):
-    """Rewrites a graph of capture.trace in place. Torch computes the same values with it."""
+def rewrite(graph, modules, any_size=False):
+    """Rewrites a graph of capture.trace in place. Torch computes the same values with it, for the sizes of the example. With `any_size` for
+    other sizes too."""
     for _ in range(_ROUNDS):
-        if not any([_rewrite_node(graph, node, modules) for node in list(graph.nodes)]):
+        if not any([_rewrite_node(graph, node, modules, any_size) for node in list(graph.nodes)]):
             break
     graph.eliminate_dead_code()
     return graph
 
 
-def _rewrite_node(graph, node, modules):
+def _rewrite_node(graph, node, modules, any_size):
     """Replaces a node if a rule applies. Returns whether it did."""
     if not node.users:
         return False
     if node.op == "call_module":
         rule = _MODULE_RULES.get(type(modules[node.target]))
-        return rule is not None and bool(rule(Builder(graph, node), node, modules[node.target]))
+        return rule is not None and bool(rule(Builder(graph, node, any_size), node, modules[node.target]))
     rule = _RULES.get(operator_name(node)) if node.op in ("call_function", "call_method") else None
-    new = rule(Builder(graph, node), node) if rule else None
+    new = rule(Builder(graph, node, any_size), node) if rule else None
     if new is None:
         return False
     replace(graph, node, new)
@@ -50,8 +51,8 @@ def replace(graph, old, new):
 class Builder:
     """Makes nodes before a node of a graph, for the same caller."""
 
-    def __init__(self, graph, node):
-        self.graph, self._node = graph, node
+    def __init__(self, graph, node, any_size):
+        self.graph, self._node, self.any_size = graph, node, any_size
 
     def call(self, function, *args, **kwargs):
         """Returns a new node that calls a function, or a method if `function` is a name."""
@@ -64,6 +65,7 @@ class Builder:
         new.meta["tensor_meta"], new.meta["type"] = _extract_tensor_metadata(result), torch.Tensor
         if all(is_constant(used) or "fixed" in used.meta for used in new.all_input_nodes):
             new.meta["constant"] = True
+            new.meta["sized"] = any(used.meta.get("sized") for used in new.all_input_nodes)
         return new
 
     def parameter(self, target, like):
@@ -111,6 +113,9 @@ def _part(build, source, index):
         return None
     sizes = [part.shape[axis] for part in source.meta["tensor_meta"]]
     begin = sum(sizes[:index % len(sizes)])
+    rank = len(node_shape(read))
+    if build.any_size and name != "split" and axis != rank - 1 and (axis, rank) not in ((1, 4), (1, 5)):  # other axes may have other sizes
+        return None
     return build.call(operator.getitem, read, _index(axis, slice(begin, begin + sizes[index])))
 
 
@@ -316,7 +321,7 @@ def _variance(build, node):
     unbiased = fixed(node.kwargs.get("correction", argument(node, 2, "unbiased", True)))
     keeps = fixed(argument(node, 3, "keepdim", False))
     dims = [dim] if type(dim) is int else list(dim or ())
-    if not dims or not is_tensor(node) or unbiased is None:
+    if not dims or not is_tensor(node) or unbiased is None or (build.any_size and dims not in ([-1], [len(node_shape(x)) - 1])):
         return None
     count = torch.Size([node_shape(x)[axis] for axis in dims]).numel()
     difference = build.call(torch.sub, x, build.call(torch.mean, x, dims, True))
@@ -354,7 +359,7 @@ def _recurrent_items(build, node, module):
         replace(build.graph, old, y)
     for h in states:
         for user in list(h.users):
-            new = _final_state(Builder(build.graph, user), user, y, module)
+            new = _final_state(Builder(build.graph, user, build.any_size), user, y, module)
             if new is not None:
                 replace(build.graph, user, new)
     build.graph.eliminate_dead_code()
