@@ -8,6 +8,7 @@ import io
 import itertools
 import logging
 import sys
+import types
 from collections import OrderedDict
 
 import torch
@@ -17,8 +18,10 @@ from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from .dataflow import mark_constants, replace_writes
+from .functions import RANDOM
 from .interpreter import OrderedItems
 from .layers import has_hooks, is_conv1d, is_drop_path
 from .nodes import function_name
@@ -138,6 +141,16 @@ class _Tracer(torch.fx.Tracer):
         return super().iter(obj) if count is None else (obj[i] for i in range(count))
 
 
+def is_wrapped(kind, target):
+    """Returns whether a call is a function that torch.fx.wrap hides, as the window attention of torchvision."""
+    return kind == "call_function" and isinstance(target, types.FunctionType) and target.__name__ not in RANDOM and (
+        not target.__module__.startswith(("torch.", "_operator")))
+
+
+def _has_proxy(arguments):
+    return any(isinstance(leaf, torch.fx.Proxy) for leaf in tree_leaves(arguments))
+
+
 class SizedTracer(_Tracer):
     """Traces with the sizes of an example. Sizes are numbers, except the number of samples (axis 0), which stays a value of the graph."""
 
@@ -152,10 +165,21 @@ class SizedTracer(_Tracer):
         self._forward = forward
         return super().call_module(m, forward, args, kwargs)
 
+    def create_arg(self, a):
+        arg = super().create_arg(a)
+        if isinstance(a, torch.Tensor):
+            self.values[arg] = a
+        return arg
+
     def getattr(self, attr, attr_val, parameter_proxy_cache):
         return attr_val if self._is_paused else super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def create_proxy(self, kind, target, args, kwargs, *rest, **named):
+        if is_wrapped(kind, target):
+            return target(*args, **kwargs)
+        if kind == "call_method" and target in ("new_zeros", "new_ones", "new_full") and not _has_proxy((args[1:], kwargs)):
+            like = self.values[args[0].node]  # a mask that the forward then writes to
+            return getattr(torch.empty(0, dtype=like.dtype, device=like.device), target)(*args[1:], **kwargs)
         proxy = super().create_proxy(kind, target, args, kwargs, *rest, **named)
         self.values[proxy.node] = self._value(proxy.node, kind)
         return proxy
@@ -308,7 +332,10 @@ class _Shapes(ShapeProp):
 def _graph(model, example):
     if example is not None:
         with _without_log("torch._subclasses.fake_tensor"):
-            return SizedTracer(example).trace(model)
+            graph = SizedTracer(example).trace(model)
+        for node in graph.nodes:  # torch.fx marks the results of functions that were traced
+            node.meta.pop("is_wrapped", None)
+        return graph
     if type(model) in _FORWARDS:  # a copy with the same children
         twin = copy.copy(model)
         twin.__class__ = type(type(model).__name__, (type(model),), {"forward": _FORWARDS[type(model)]})

@@ -4,7 +4,7 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
-from .capture import is_torch_layer, trace
+from .capture import is_torch_layer, is_wrapped, trace
 from .interpreter import check_arguments, make_steps, run_steps
 from .layers import has_hooks
 from .nodes import node_shape
@@ -20,13 +20,20 @@ from .tensors import checked
 
 def _trace(model, inputs, whole):
     """Returns (graph, whether it has the sizes of the inputs as numbers). The forward of a whole model of images may depend on their size."""
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    may_fix = whole and len(tensors) == len(inputs) and all(x.dim() > 3 for x in tensors)
     try:
-        return trace(model, inputs), False
+        graph = trace(model, inputs)
+        if not may_fix or not any(is_wrapped(node.op, node.target) for node in graph.nodes):
+            return graph, False
     except Unsupported:
-        tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
-        if not whole or len(tensors) != len(inputs) or any(x.dim() < 4 for x in tensors):
+        if not may_fix:
             raise
         return trace(model, inputs, fixed_sizes=True), True
+    try:
+        return trace(model, inputs, fixed_sizes=True), True
+    except Unsupported:
+        return graph, False
 
 
 class Quantized(nn.Module):
