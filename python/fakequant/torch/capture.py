@@ -20,11 +20,10 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-from .dataflow import mark_constants, replace_writes
 from .functions import RANDOM
 from .interpreter import OrderedItems
 from .layers import has_hooks, is_conv1d, is_drop_path
-from .nodes import function_name
+from .nodes import function_name, mark_constants, replace_writes
 from .refs import Unsupported, require
 
 _LONGEST = 100  # characters of an error message

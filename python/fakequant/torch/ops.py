@@ -5,13 +5,22 @@ import math
 import torch
 from torch import nn
 
-from . import shapes
-from .dataflow import same_arguments
-from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, pair, resize
+from . import shapes, weights
+from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, resize
 from .interpreter import caller_path, make_step
-from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs, norm_eps
-from .masks import dot_product, multihead
-from .nodes import argument, base_parameters, fixed, function_name, is_constant, is_float, is_parameter, is_tensor, node_shape, tensor_inputs
+from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs
+from .nodes import (
+    argument,
+    base_parameters,
+    fixed,
+    function_name,
+    is_constant,
+    is_float,
+    is_tensor,
+    node_shape,
+    same_arguments,
+    tensor_inputs,
+)
 from .refs import Constant, Expression, Lowering, TensorRef, Unsupported, constant, require
 
 #: Other names of functions and methods of torch, without the underscore of in-place forms.
@@ -115,7 +124,7 @@ class OperatorLowering:
         module = self.modules[node.target]
         require(not has_hooks(module), f"{type(module).__name__} has hooks, which torch runs")
         if isinstance(module, nn.MultiheadAttention):
-            return multihead(self, node)
+            return weights.multihead(self, node)
         require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
         (x,) = tensor_inputs(node) or [None]
         if isinstance(module, nn.RNNBase):
@@ -346,104 +355,6 @@ def _cat(call, tensors, dim=0):
     return Lowering([("concat", {"axis": dim})], list(dict.fromkeys(tensors)), operands=list(tensors))
 
 
-# Layers with weights.
-
-def _weights(call, **given):
-    """Returns {name: TensorRef} of the weights that are not None."""
-    given = {name: value for name, value in given.items() if value is not None}
-    require(all(is_constant(value) for value in given.values()), f"{call.function} without weights of its own")
-    return {name: call.reader.ref(value) for name, value in given.items()}
-
-
-def unit_refs(size, **given):
-    """Returns weight and bias of a norm. What is not given has ones and zeros."""
-    def fill(value):
-        return TensorRef(Constant(torch.full(size if isinstance(size, (tuple, list)) else (size,), value)), "value")
-    return {"weight": given.get("weight") or fill(1.0), "bias": given.get("bias") or fill(0.0)}
-
-
-def _linear(call, input, weight, bias=None):
-    require(is_constant(weight) and len(node_shape(weight)) == 2, f"{call.function} without weights of its own")
-    out, own = node_shape(weight)
-    return call.layers(input, [("linear", {"out_features": out, "in_features": own, "bias": bias is not None})], _weights(call, weight=weight, bias=bias))
-
-
-def _conv(call, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    require(is_constant(weight), f"{call.function} without weights of its own")
-    out, own, *kernel = node_shape(weight)
-    require(len(call.shape) == len(kernel) + 2, f"{call.function} of an input without an axis of samples")
-    options = {"out_channels": out, "in_channels": own * groups, "kernel": kernel, "groups": groups, "stride": pair(stride),
-               "padding": pair(padding), "dilation": pair(dilation), "bias": bias is not None}
-    return call.layers(input, [(call.name, options)], _weights(call, weight=weight, bias=bias))
-
-
-def _conv_transpose(call, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
-    require(is_constant(weight), f"{call.function} without weights of its own")
-    own, out, *kernel = node_shape(weight)
-    require(len(call.shape) == len(kernel) + 2, f"{call.function} of an input without an axis of samples")
-    more = pair(output_padding)
-    options = {"out_channels": out * groups, "in_channels": own, "kernel": kernel, "groups": groups, "stride": pair(stride),
-               "padding": pair(padding), "dilation": pair(dilation), "bias": bias is not None,
-               "output_padding": more[0] if len(kernel) == 1 and isinstance(more, list) else more}
-    return call.layers(input, [(call.name, options)], _weights(call, weight=weight, bias=bias))
-
-
-def _batch_norm(call, input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    require(is_parameter(running_mean) and is_parameter(running_var), "a batch norm without running statistics")
-    args, kwargs = call.node.meta.get("in_evaluation", (call.node.args, call.node.kwargs))
-    in_evaluation = kwargs.get("training", args[5] if len(args) > 5 else False)
-    require(in_evaluation is False, "a batch norm that uses the statistics of the batch in evaluation")
-    owner = call.reader.ref(running_mean)
-    require(training is True, "a batch norm that never updates its statistics")
-    channels = node_shape(running_mean)[0]
-    refs = unit_refs(channels, **_weights(call, weight=weight, bias=bias))
-    refs |= {"running_mean": owner, "running_var": call.reader.ref(running_var)}
-    if running_mean.meta.get("counted"):
-        refs["num_batches_tracked"] = TensorRef(owner.module, "num_batches_tracked")
-    out = call.layers(input, [("batch_norm", {"channels": channels, "eps": norm_eps(eps), "momentum": momentum})], refs)
-    out.mode = owner.module
-    return out
-
-
-def _layer_norm(call, input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    shape = list(normalized_shape)
-    require(len(shape) < len(call.shape), "a norm over the axis of samples")
-    return call.layers(input, [("layer_norm", {"shape": shape, "eps": norm_eps(eps)})], unit_refs(shape, **_weights(call, weight=weight, bias=bias)))
-
-
-def _rms_norm(call, input, normalized_shape, weight=None, eps=None):
-    shape = list(normalized_shape)
-    require(len(shape) < len(call.shape), "a norm over the axis of samples")
-    refs = unit_refs(shape, **_weights(call, weight=weight))
-    return call.layers(input, [("rms_norm", {"shape": shape, "eps": norm_eps(eps)})], {"weight": refs["weight"]})
-
-
-def _group_norm(call, input, num_groups, weight=None, bias=None, eps=1e-5):
-    channels = node_shape(call.data(input))[1]
-    return call.layers(input, [("group_norm", {"groups": num_groups, "channels": channels, "eps": norm_eps(eps)})],
-                       unit_refs(channels, **_weights(call, weight=weight, bias=bias)))
-
-
-def _instance_norm(call, input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
-    require(use_input_stats is True and running_mean is None, "an instance norm with running statistics")
-    channels = node_shape(call.data(input))[1]
-    require(len(call.shape) > 2, "an instance norm of an input without an axis of samples")
-    return call.layers(input, [("instance_norm", {"channels": channels, "eps": norm_eps(eps)})], unit_refs(channels, **_weights(call, weight=weight, bias=bias)))
-
-
-def _prelu(call, input, weight):
-    slopes = math.prod(node_shape(weight))
-    return call.layers(input, [("prelu", {"per_channel": slopes > 1})], _weights(call, weight=weight))
-
-
-def _embedding(call, input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    require(max_norm is None and not scale_grad_by_freq and not sparse, "an embedding with max_norm, scale_grad_by_freq or sparse")
-    require(is_constant(weight), "an embedding without weights of its own")
-    size, width = node_shape(weight)
-    row = None if padding_idx is None else padding_idx % size
-    return call.layers(input, [("embedding", {"vocabulary": size, "width": width})], {"weight": call.reader.ref(weight, still_row=row)})
-
-
 def _local_response_norm(call, input, size, alpha=1e-4, beta=0.75, k=1.0):
     return call.layers(input, local_response_norm(size, alpha, beta, k))
 
@@ -455,13 +366,9 @@ OPERATORS = {
     **{name: _random(function) for name, function in RANDOM.items()},
     **{name: _pool(*entry) for name, entry in POOLS.items()},
     **{f"adaptive_{kind}_pool{axes}d": _adaptive(kind, axes) for axes in (1, 2, 3) for kind in ("avg", "max")},
-    **dict.fromkeys(_BINARY, _binary), **shapes.OPERATORS,
+    **dict.fromkeys(_BINARY, _binary), **shapes.OPERATORS, **weights.OPERATORS,
     **dict.fromkeys(("to", "float", "type", "type_as", "double", "half", "bfloat16"), _cast),
-    **{name: _conv for name in ("conv1d", "conv2d", "conv3d")},
-    **{f"conv_transpose{axes}d": _conv_transpose for axes in (1, 2, 3)},
     "interpolate": _interpolate, "pad": _pad, "pixel_shuffle": _shuffle("pixel_shuffle"), "pixel_unshuffle": _shuffle("pixel_unshuffle"),
     "invert": _invert, "rsub": _rsub, "max": _extremum, "min": _extremum, "and": _and, "or": _and, "where": _where, "masked_fill": _masked_fill,
-    "matmul": _matmul, "cat": _cat, "linear": _linear, "batch_norm": _batch_norm, "layer_norm": _layer_norm, "rms_norm": _rms_norm,
-    "group_norm": _group_norm, "instance_norm": _instance_norm, "prelu": _prelu, "embedding": _embedding,
-    "local_response_norm": _local_response_norm, "scaled_dot_product_attention": dot_product,
+    "matmul": _matmul, "cat": _cat, "local_response_norm": _local_response_norm,
 }
