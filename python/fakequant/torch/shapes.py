@@ -5,9 +5,12 @@ Each function is f(call, arguments of the function of torch) and returns a Lower
 import math
 
 import torch
+from torch import nn
 
-from .nodes import is_constant, is_float, is_tensor, node_shape
+from .nodes import function_name, is_constant, is_float, is_tensor, node_shape, tensor_inputs
 from .refs import Lowering, TensorRef, require
+
+_NOT_IMAGES = {"linear", "matmul", "view", "reshape", "permute", "transpose", "unflatten", "scaled_dot_product_attention"}
 
 # Reshapes.
 
@@ -37,7 +40,20 @@ def _reshape(call, input, *shape, **named):
     require(len(call.shape) > 1, f"{call.function} of the axis of samples")
     if source[0] != call.shape[0] or _moves_samples(call, shape):
         return _reshape_samples(call, input, [*shape, *named.values()])
-    return call.layers(input, reshape_layers(node_shape(input), call.shape, call.name == "flatten"))
+    return call.layers(input, reshape_layers(node_shape(input), call.shape, call.name == "flatten" and _is_image(call, input)))
+
+
+def _is_image(call, node):
+    """Returns whether a convolution gave a tensor, or an input of the model is one. Its axis 1 has the channels."""
+    while node.op != "placeholder":
+        module = call.reader.modules.get(node.target) if node.op == "call_module" else None
+        if isinstance(module, nn.modules.conv._ConvNd) or (node.op == "call_function" and function_name(node).startswith("conv")):
+            return True
+        sources = tensor_inputs(node)
+        if not sources or isinstance(module, nn.Linear) or function_name(node) in _NOT_IMAGES:
+            return False
+        node = sources[0]
+    return len(node_shape(node)) == 4
 
 
 def _moves_samples(call, sizes):
