@@ -143,7 +143,7 @@ class _Tracer(torch.fx.Tracer):
 def is_wrapped(kind, target):
     """Returns whether a call is a function that torch.fx.wrap hides, as the window attention of torchvision."""
     return kind == "call_function" and isinstance(target, types.FunctionType) and target.__name__ not in RANDOM and (
-        not target.__module__.startswith(("torch.", "_operator")))
+        target.__module__.partition(".")[0] != "torch")
 
 
 def _has_proxy(arguments):

@@ -1,4 +1,4 @@
-"""Products with parameters in forwards that torch.fx cannot trace, as those of experts: modules that replace the calls of torch."""
+"""Modules that replace products with parameters in forwards that torch.fx cannot trace. Experts of transformers have such products."""
 import torch
 from torch import nn
 from torch.nn import functional

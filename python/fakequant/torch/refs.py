@@ -62,7 +62,7 @@ class TensorRef:
         return getattr(self.module, self.name)
 
     def get(self):
-        value = self.base()
+        value = self.base().float() if isinstance(self.module, Constant) else self.base()  # the model may have been converted
         value = value if self.expression is None else self.expression.value(value)
         value = value if self.rows is None else value[slice(*self.rows)]
         value = value.t() if self.transposed else value
@@ -118,9 +118,8 @@ class Lowering:
     """Layers of the library that compute a node of torch.fx.
 
     `layers` is a list of (type, options). Each layer reads the layer before. `inputs` are the nodes that they read. `refs` has the
-    parameters and buffers of the last layer by their names there, or those of layer i if `owner` is i. The first layer reads `operands`
-    (nodes, and names of `helpers`), or `inputs` if `operands` is None. `mode` is the module whose training mode the layers have, if they
-    have one.
+    parameters and buffers of layer `owner` by their names in the library; -1 is the last layer. The first layer reads `operands` (nodes,
+    and names of `helpers`), or `inputs` if `operands` is None. `mode` is the module that sets the training mode of the layers, or None.
     """
     layers: list
     inputs: list

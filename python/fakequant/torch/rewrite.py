@@ -12,7 +12,7 @@ from .ops import operator_name
 
 _SPLITS = {"chunk": 2, "split": 2, "tensor_split": 2, "unbind": 1}  # {name: position of dim}
 _CASTS = {"to", "float", "type", "type_as"}
-_ROUNDS = 4  # a rule may give a node to which another rule applies
+_ROUNDS = 4  # one rule may enable another
 
 
 def rewrite(graph, modules, any_size=False):
@@ -216,7 +216,7 @@ def _root_mean_square(x, factor, name):
 
 
 def _is_bare_norm(node):
-    """Returns whether a value is a call of rms_norm without weight, which nothing else reads."""
+    """Returns whether a value is a call of rms_norm without weight and with one reader."""
     if not isinstance(node, torch.fx.Node):
         return False
     norm = _uncast(node)
@@ -367,7 +367,7 @@ def _recurrent_items(build, node, module):
 
 
 def _final_state(build, node, y, module):
-    """Returns what a node reads of the final states [layers * directions, N, H], taken from the outputs, or None."""
+    """Returns the part of the final states [layers * directions, N, H] that a node reads, taken from the outputs, or None."""
     ways, size, name = 2 if module.bidirectional else 1, module.hidden_size, operator_name(node)
     if name in ("transpose", "permute") and module.num_layers == 1 and _permutation(node, 3) == [1, 0, 2]:
         ends = [build.call(operator.getitem, y, (slice(None), slice(-1, None), slice(0, size)))]

@@ -1,6 +1,6 @@
 """Layer types of the library for functions of torch that reshape, permute, slice, repeat or reduce a tensor. They keep axis 0, the samples.
 
-Each function is f(call, arguments of the function of torch) and returns a Lowering, like those of ops.py.
+Each function has the form f(call, arguments of torch's function) and returns a Lowering, like the functions in ops.py.
 """
 import math
 

@@ -1,6 +1,6 @@
 """Layer types of the library for functions of torch with weights, and for attention with its masks.
 
-Each function is f(call, arguments of the function of torch) and returns a Lowering, like those of ops.py.
+Each function has the form f(call, arguments of torch's function) and returns a Lowering, like the functions in ops.py.
 """
 import math
 
@@ -20,7 +20,7 @@ def _weights(call, **given):
 
 
 def unit_refs(size, **given):
-    """Returns weight and bias of a norm. What is not given has ones and zeros."""
+    """Returns weight and bias of a norm. A missing weight is ones, a missing bias zeros."""
     def fill(value):
         return TensorRef(Constant(torch.full(size if isinstance(size, (tuple, list)) else (size,), value)), "value")
     return {"weight": given.get("weight") or fill(1.0), "bias": given.get("bias") or fill(0.0)}
