@@ -34,7 +34,8 @@ def quantize(model, config="int8", example_input=None, whole=True):
     torch.fx cannot trace the forward of the model, its submodules are quantized one by one. Call `calibrate` before the first use.
 
     A model of several inputs becomes one part if the library can run all of it. `export` and `verify` require one part. Its lengths are the
-    lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+    lengths of `example_input`. The forward of a model of images may depend on their size. `whole=False` makes attention of several inputs a
+    part by itself, whose lengths may change, and leaves operators to torch whose layers would have sizes of the example.
 
     A preset of few bits has the choices of `fakequant qat`: 8 bits in the first and the last layer, ranges of least squared error, and
     learned ranges. `parameter_groups` has its rates.
