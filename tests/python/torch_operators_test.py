@@ -174,6 +174,18 @@ def timm_attention(m, x):
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, length, width)
 
 
+def biased_attention(m, x):
+    """With a trained mask, as relative positions of vision transformers."""
+    q = heads(x, 2).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, 2 * q, q, m.table[:, m.index]).transpose(1, 2).flatten(2)
+
+
+def windowed_attention(m, x):
+    """Over five axes, as attention within blocks of an image."""
+    q = m.qkv(x).unflatten(1, (2, 3)).unflatten(-1, (2, -1)).permute(0, 3, 1, 2, 4)
+    return F.scaled_dot_product_attention(q, q, q, scale=0.3).permute(0, 2, 3, 1, 4).flatten(3).flatten(1, 2)
+
+
 def plain_attention(m, x):
     n, length, width = x.shape
     qkv = m.qkv(x).view(n, length, 3, 2, -1).permute(2, 0, 3, 1, 4)
@@ -205,6 +217,12 @@ SEQUENCES = {
     "timm attention": (timm_attention, {"qkv": nn.Linear(8, 24)}),
     "plain attention": (plain_attention, {"qkv": nn.Linear(8, 24), "mask": torch.ones(9, 9).tril(), "table": nn.Parameter(torch.randn(2, 20)),
                                           "index": torch.randint(0, 20, (6, 6), generator=torch.Generator().manual_seed(0))}),
+    "attention with a trained mask": (biased_attention, {"table": nn.Parameter(torch.randn(2, 20)),
+                                                         "index": torch.randint(0, 20, (6, 6), generator=torch.Generator().manual_seed(0))}),
+    "attention of five axes": (windowed_attention, {"qkv": nn.Linear(8, 24)}), "addcmul": (lambda m, x: torch.addcmul(m.b, m.w, x), {
+        "w": nn.Parameter(torch.rand(8)), "b": nn.Parameter(torch.rand(6, 8))}), "norm": (lambda m, x: x / (x.norm(dim=-1, keepdim=True) + 1), {}),
+    "matmul of one matrix for several heads": (lambda m, x: (heads(x, 2).transpose(1, 2) @ x[:, None, :4]).flatten(2), {}),
+    "tensor of the forward": (lambda m, x: x * torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8]) + torch.ones(6, 1), {}),
     "split of a projection": (lambda m, x: sum(m.c(x).split([8, 8, 8], dim=2)), {"c": nn.Linear(8, 24)}),
     "positions": (lambda m, x: x + m.e(torch.arange(x.shape[1], device=x.device)), {"e": nn.Embedding(10, 8)}),
     "positions of a batch": (lambda m, x: x + m.e(torch.arange(0, x.size(1), dtype=torch.long).unsqueeze(0)), {"e": nn.Embedding(10, 8)}),

@@ -218,6 +218,14 @@ class _SizedProxy(torch.fx.Proxy):
     def size(self, dim=None):
         return self.shape if dim is None else self.shape[dim]
 
+    def __getattr__(self, name):
+        value = self.tracer.values.get(self.node)
+        is_known = name in ("device", "dtype", "ndim") and isinstance(value, torch.Tensor)
+        return getattr(value, name) if is_known else super().__getattr__(name)
+
+    def dim(self):
+        return self.tracer.values[self.node].dim()
+
 
 def trace(model, inputs, fixed_sizes=False):
     """Returns the torch.fx graph of a model, with the shapes of its values for these inputs. The model does not change.

@@ -49,10 +49,8 @@ class Quantized(nn.Module):
         self._take_members(model)
         graph, has_sizes = _trace(model, inputs, whole)
         self._float_steps = make_steps(graph)
-        rewrite(graph, dict(model.named_modules()), any_size=not whole)
-        partition = Partition(model, graph, path, any_size=not whole)
-        subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
-        subgraphs = subgraphs or partition.subgraphs()
+        rewrite(graph, model, any_size=not whole)
+        partition, subgraphs, lowered = self._build_parts(model, graph, config, whole, path)
         attention = attention_modules(graph, partition, subgraphs, config)
         self._set_reasons(partition, attention)
         parent = partition.unsupported_parent(attention)
@@ -61,7 +59,7 @@ class Quantized(nn.Module):
         self._inputs, self.edges = {}, {}  # {name of a lowered module: names of values}, {name: (has first layer, has last layer)}
         first, last = partition.edge_nodes()
         for i, subgraph in enumerate(subgraphs):
-            self.add_module(f"codes_{i}", lower(subgraph, partition, config))
+            self.add_module(f"codes_{i}", lowered[i])
             self._inputs[f"codes_{i}"] = [node.name for node in subgraph.inputs]
             self.edges[f"codes_{i}"] = first in subgraph.nodes, last in subgraph.nodes
         for i, module in enumerate(attention.values()):
@@ -72,6 +70,30 @@ class Quantized(nn.Module):
         self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))
         self.fixed_inputs = partition.fixed_inputs()
         self.train(model.training)
+
+    def _build_parts(self, model, graph, config, whole, path):
+        """Returns the Partition, its subgraphs and their LoweredModules. Torch runs a node whose layer the library rejects."""
+        rejected = {}
+        while True:
+            partition = Partition(model, graph, path, any_size=not whole, rejected=rejected)
+            subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
+            subgraphs, lowered = subgraphs or partition.subgraphs(), []
+            hidden = {node: "its value is not a tensor" for node in partition.readers_of_hidden_values(subgraphs)}
+            if hidden.keys() - rejected.keys():
+                rejected |= hidden
+                continue
+            for subgraph in subgraphs:
+                try:
+                    lowered.append(lower(subgraph, partition, config))
+                    lowered[-1].build()
+                except _fq.ArgumentError as why:
+                    node = partition.find_node(subgraph, str(why))
+                    if node is None or node in rejected:
+                        raise
+                    rejected[node] = str(why).partition(": ")[2]
+                    break
+            else:
+                return partition, subgraphs, lowered
 
     def _take_members(self, model):
         """Registers the children, parameters and buffers of the model, which both share."""

@@ -21,7 +21,7 @@ from .nodes import (
     same_arguments,
     tensor_inputs,
 )
-from .refs import Constant, Expression, Lowering, TensorRef, Unsupported, constant, require
+from .refs import Constant, Expression, HelperNode, Lowering, TensorRef, Unsupported, constant, require
 
 #: Other names of functions and methods of torch, without the underscore of in-place forms.
 _ALIASES = {"iadd": "add", "isub": "sub", "subtract": "sub", "imul": "mul", "multiply": "mul", "itruediv": "div", "truediv": "div",
@@ -341,7 +341,13 @@ def _matmul(call, input, other, *, out=None):
         weight = call.reader.ref(other, transposed=True)
         return call.layers(input, [("linear", {"out_features": size, "in_features": own, "bias": False})], {"weight": weight})
     require(len(call.shape) > 2, f"{call.function} of matrices without the samples as axis 0")
-    return call.operands([input, other], ("matmul", {}))
+    out = call.operands([input, other], ("matmul", {}))
+    for i, value in enumerate(out.operands):  # the library does not repeat matrices
+        leading = node_shape(value)[1:-2] if isinstance(value, torch.fx.Node) else call.shape[1:-2]
+        if leading != call.shape[1:-2]:
+            out.helpers.append(HelperNode(f"repeat_{i}", "expand", {"shape": call.shape[1:-2] + node_shape(value)[-2:]}, [value]))
+            out.operands[i] = out.helpers[-1].name
+    return out
 
 
 def _cat(call, tensors, dim=0):

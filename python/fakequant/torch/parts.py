@@ -68,13 +68,18 @@ class LoweredModule(nn.Module):
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # number of calls and tensors with padding in the last calibration
         self._is_random = any("drop" in node["type"] for node in nodes)
+        self._built = None  # the network without quantizers
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
 
+    def build(self):
+        """Builds the network without quantizers. Raises ArgumentError if the library rejects a layer."""
+        self._built = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+
     def _build_network(self):
         """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
-        self._network = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+        self._network, self._built = self._built or _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes), None
         with warnings.catch_warnings(record=True) as caught:  # quantize warns once for the whole model
             warnings.simplefilter("always")
             self.unmatched, self.quantizer_names = self._network.quantize_part(self._config, *self._edges)
@@ -341,7 +346,7 @@ class LoweredModule(nn.Module):
                 errors.append(f"'{name}': {why}")
 
     def __getstate__(self):
-        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
+        return {**self.__dict__, "_network": None, "_built": None, "shared": None, "_seen": {}, "_pushed": None}
 
     def extra_repr(self):
         return f"{len(self.nodes)} layers"

@@ -27,17 +27,19 @@ class Partition:
     """The nodes of a graph that the library can compute, and the other nodes.
 
     `lowered` is {node: Lowering}, `unsupported` is {node: reason}, `names` is {node: layer name}. `path` is the path of `model` in the whole
-    model. `any_size` leaves operators to torch that would keep sizes of the example.
+    model. `any_size` leaves operators to torch that would keep sizes of the example. `rejected`
+    is {node: why it has no layer}.
     """
 
-    def __init__(self, model, graph, path="", any_size=False):
-        lowering = OperatorLowering(model)
+    def __init__(self, model, graph, path="", any_size=False, rejected=None):
+        lowering, rejected = OperatorLowering(model), rejected or {}
         self._graph, self._modules = graph, lowering.modules
         self.lowered, self.unsupported = {}, {}
         for node in graph.nodes:
             if node.op in ("placeholder", "output") or is_constant(node):
                 continue
             try:
+                require(node not in rejected, rejected.get(node, ""))
                 require(not any_size or not lowering.keeps_sizes(node), "its layer would have sizes of the example")
                 self.lowered[node] = lowering.lower(node)
             except Unsupported as why:
@@ -46,7 +48,7 @@ class Partition:
             del self.lowered[node]
             self.unsupported[node] = "it reads a value that is not a tensor"
         for node in reversed(list(self.unsupported)):  # sizes, which layers know from shapes
-            if node.users and "tensor_meta" not in node.meta and all(self._knows_size(user) for user in node.users):
+            if node not in rejected and node.users and "tensor_meta" not in node.meta and all(self._knows_size(user) for user in node.users):
                 del self.unsupported[node]
         self.layer_names = LayerNames(model, path)
         self.names = _name_nodes(model, graph, self.lowered, self.layer_names)
@@ -57,6 +59,24 @@ class Partition:
     def module(self, node):
         """Returns the module that a node calls."""
         return self._modules[node.target]
+
+    def find_node(self, subgraph, message):
+        """Returns the node of a subgraph whose layer an error of the library names, or None."""
+        named = re.match(r"\[model\] node '([^']+)'", message)
+        found = [node for node in subgraph.nodes if named and (named[1] + ".").startswith(self.names[node] + ".")]
+        return max(found, key=lambda node: len(self.names[node]), default=None)
+
+    def readers_of_hidden_values(self, subgraphs):
+        """Returns the nodes of torch that read a value within a subgraph, as the size of a tensor there."""
+        inside = {node for subgraph in subgraphs for node in subgraph.nodes}
+        hidden = inside - {subgraph.nodes[-1] for subgraph in subgraphs}
+        needed = {next(iter(reversed(self._graph.nodes)))} | {used for subgraph in subgraphs for used in subgraph.inputs}
+        found = []
+        for node in reversed(self._graph.nodes):
+            if node in needed and node not in inside:
+                needed |= set(node.all_input_nodes)
+                found += [node] if hidden & set(node.all_input_nodes) else []
+        return found
 
     def parameter_modules(self, node):
         """Returns the paths of the modules whose parameters a node reads."""

@@ -7,7 +7,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.nn import functional
 
-from .nodes import argument, fixed, function_name, is_constant, is_float, is_tensor, node_shape
+from .nodes import argument, base_parameters, fixed, function_name, is_constant, is_float, is_tensor, node_shape
 from .ops import operator_name
 
 _SPLITS = {"chunk": 2, "split": 2, "tensor_split": 2, "unbind": 1}  # {name: position of dim}
@@ -15,17 +15,18 @@ _CASTS = {"to", "float", "type", "type_as"}
 _ROUNDS = 4  # one rule may enable another
 
 
-def rewrite(graph, modules, any_size=False):
+def rewrite(graph, model, any_size=False):
     """Rewrites a graph of capture.trace in place. Torch computes the same values with it, for the sizes of the example. With `any_size` for
     other sizes too."""
+    modules, tensors = dict(model.named_modules()), dict(model.named_parameters(remove_duplicate=False))
     for _ in range(_ROUNDS):
-        if not any([_rewrite_node(graph, node, modules, any_size) for node in list(graph.nodes)]):
+        if not any([_rewrite_node(graph, node, modules, any_size, tensors) for node in list(graph.nodes)]):
             break
     graph.eliminate_dead_code()
     return graph
 
 
-def _rewrite_node(graph, node, modules, any_size):
+def _rewrite_node(graph, node, modules, any_size, tensors):
     """Replaces a node if a rule applies. Returns whether it did."""
     if not node.users:
         return False
@@ -33,7 +34,7 @@ def _rewrite_node(graph, node, modules, any_size):
         rule = _MODULE_RULES.get(type(modules[node.target]))
         return rule is not None and bool(rule(Builder(graph, node, any_size), node, modules[node.target]))
     rule = _RULES.get(operator_name(node)) if node.op in ("call_function", "call_method") else None
-    new = rule(Builder(graph, node, any_size), node) if rule else None
+    new = rule(Builder(graph, node, any_size, tensors), node) if rule else None
     if new is None:
         return False
     replace(graph, node, new)
@@ -51,8 +52,12 @@ def replace(graph, old, new):
 class Builder:
     """Makes nodes before a node of a graph, for the same caller."""
 
-    def __init__(self, graph, node, any_size):
-        self.graph, self._node, self.any_size = graph, node, any_size
+    def __init__(self, graph, node, any_size, tensors=None):
+        self.graph, self._node, self.any_size, self._tensors = graph, node, any_size, tensors or {}
+
+    def requires_grad(self, node):
+        """Returns whether torch trains the parameter that a node reads."""
+        return node.target in self._tensors and self._tensors[node.target].requires_grad
 
     def call(self, function, *args, **kwargs):
         """Returns a new node that calls a function, or a method if `function` is a name."""
@@ -289,6 +294,22 @@ def _permuted(build, x, axes, wanted):
     return x if order == sorted(order) else build.call("permute", x, *order)
 
 
+def _attention(build, node):
+    """Replaces attention with a trained mask, or with more than four axes, by its products: the layer of the library takes neither."""
+    q, k, v = (argument(node, i, name) for i, name in enumerate(("query", "key", "value")))
+    mask, scale = argument(node, 3, "attn_mask"), fixed(node.kwargs.get("scale"))
+    rank = len(node_shape(q))
+    is_trained = is_constant(mask) and is_float(mask) and any(build.requires_grad(base) for base in base_parameters(mask))
+    if not (is_trained or (rank > 4 and mask is None)) or argument(node, 5, "is_causal", False) is not False:
+        return None
+    if argument(node, 4, "dropout_p", 0.0) != 0 or node_shape(k)[:-2] != node_shape(q)[:-2] or not (scale is None or type(scale) is float):
+        return None
+    q = build.call(torch.mul, q, node_shape(q)[-1] ** -0.5 if scale is None else scale)
+    scores = build.call(torch.matmul, q, build.call("transpose", k, -2, -1))
+    scores = scores if mask is None else build.call(torch.add, scores, mask)
+    return build.call(torch.matmul, build.call(functional.softmax, scores, -1), v)
+
+
 def _addmm(build, node):
     """Replaces addmm(bias, x, weight) by linear, as Conv1D of transformers calls it."""
     bias, x, weight = node.args[:3]
@@ -313,6 +334,23 @@ def _normalize(build, node):
     dim, eps = fixed(argument(node, 2, "dim", 1)), fixed(argument(node, 3, "eps", 1e-12))
     total = build.call(torch.sum, build.call("pow", node.args[0], 2), dim, True)
     return build.call(torch.div, node.args[0], build.call("clamp", build.call("sqrt", total), eps))
+
+
+def _norm(build, node):
+    """Replaces the Euclidean norm along axes by the root of the sum of squares."""
+    order, dim = fixed(argument(node, 1, "p", node.kwargs.get("ord", 2))), fixed(argument(node, 2, "dim"))
+    if order not in (2, 2.0, "fro", None) or dim is None or (isinstance(dim, (tuple, list)) and len(dim) > 1 and function_name(node) != "norm"):
+        return None
+    keeps = fixed(argument(node, 3, "keepdim", False))
+    return build.call("sqrt", build.call(torch.sum, build.call("pow", node.args[0], 2), dim, keeps))
+
+
+def _addcmul(build, node):
+    """Replaces addcmul(x, a, b) by a sum and a product."""
+    x, a, b = node.args
+    factor = fixed(node.kwargs.get("value", 1))
+    product = build.call(torch.mul, a, b)
+    return build.call(torch.add, x, product if factor == 1 else build.call(torch.mul, product, factor))
 
 
 def _variance(build, node):
@@ -387,6 +425,6 @@ def _final_state(build, node, y, module):
     return build.call(operator.getitem, y, (slice(None), 0 if is_reverse else -1, part))
 
 
-_RULES = {"getitem": _item, "getattr": _values, "mul": _scaled, "div": _scaled, "einsum": _einsum, "addmm": _addmm, "stack": _stack,
-          "normalize": _normalize, "var": _variance, "std": _variance}
+_RULES = {"getitem": _item, "getattr": _values, "mul": _scaled, "div": _scaled, "einsum": _einsum, "addmm": _addmm, "scaled_dot_product_attention": _attention, "stack": _stack,
+          "normalize": _normalize, "norm": _norm, "linalg_norm": _norm, "linalg_vector_norm": _norm, "addcmul": _addcmul, "var": _variance, "std": _variance}
 _MODULE_RULES = {nn.Embedding: _embedding_of_constant, nn.LSTM: _recurrent_items, nn.GRU: _recurrent_items, nn.RNN: _recurrent_items}

@@ -69,7 +69,9 @@ def _reshape_samples(call, input, sizes):
     """
     name, source, target = call.function, node_shape(input), call.shape
     if name in ("view", "reshape"):
-        free = [i for i, size in enumerate(_axes(sizes)) if type(size) is not int or size == -1]
+        sizes = _axes(sizes)
+        is_first_known = isinstance(sizes[0], torch.fx.Node)  # so that -1 elsewhere does not depend on the number of samples
+        free = [i for i, size in enumerate(sizes) if type(size) is not int or (size == -1 and not is_first_known)]
     elif name == "unflatten":
         free = [i for i, size in enumerate(sizes[1]) if type(size) is not int or size == -1] if sizes[0] % len(source) == 0 else [1]
     else:
