@@ -231,7 +231,8 @@ def test_matrices_of_experts_run_on_codes(grouped):
     (lambda m, x: m.b(m.a(x)[[1, 0, 2]]), "an index of the axis of samples"), (lambda m, x: m.b(F.dropout(m.a(x), 0.0, True)), "active in evaluation too"),
     (lambda m, x: m.b(torch.cat([m.a(x), x], 0)[:3]), "a concat along the axis of samples"), (lambda m, x: m.b(m.a(x).cumsum(1)), "cumsum has no layer here"),
     (lambda m, x: m.b(torch.add(m.a(x), x, alpha=2)), "add with these arguments"), (lambda m, x: m.b(m.a(x).detach()), "detach has no layer here"),
-    (lambda m, x: m.b(m.a(x).roll(1, 0)), "a roll of the samples"), (lambda m, x: m.b(m.a(x).flatten(0, 1)), None),
+    (lambda m, x: m.b(m.a(x).roll(1, 0)), "a roll of the samples"), (lambda m, x: m.b(m.a(x).masked_fill(~(m.a(x) > 0).cumsum(1).bool(), 0)), "cumsum"),
+    (lambda m, x: m.b(m.a(x).double().float()), "to torch.float64"), (lambda m, x: m.b(x[:, :, :8]) * (m.a(x) > 0), None), (lambda m, x: m.b(m.a(x).flatten(0, 1)), None),
     (lambda m, x: m.b(F.max_pool1d(m.a(x), 2, return_indices=True)[0].repeat(1, 1, 2)), "its value is not a tensor")])
 def test_what_has_no_layer_is_left_to_torch_with_a_reason(function, reason):
     net = Net(function, **layers("a", "b"))

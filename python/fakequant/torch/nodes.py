@@ -155,7 +155,8 @@ def mark_constants(graph):
     """Sets `fixed` and `constant` in the metadata of nodes. Axis 0 of a tensor that depends on an input is the axis of the samples.
 
     `fixed` is the value of a size that does not depend on the number of samples, and of an input that is None, True or False in the
-    example. `constant` marks a tensor that depends on no input. `sized` tells whether the value depends on the sizes of inputs.
+    example. `constant` marks a tensor that depends on no input. `sized` is True if the value depends on
+    the sizes of inputs.
     """
     for node in graph.nodes:
         if node.op == "placeholder" and isinstance(node.meta.get("value", 0), (bool, type(None))):

@@ -268,6 +268,8 @@ def _cast(call, input, *args, **kwargs):
     """Conversions between floating-point types, which the library computes in float32. Bool values are 0 and 1 there."""
     source, target = call.data(input).meta["tensor_meta"].dtype, call.node.meta["tensor_meta"].dtype
     require(target.is_floating_point and (source.is_floating_point or source == torch.bool), f"{call.function} from {source} to {target}")
+    of_model = {node.meta["tensor_meta"].dtype for node in call.node.graph.nodes if node.op in ("placeholder", "get_attr") and is_tensor(node)}
+    require(target in (torch.float32, source) or target in of_model - {torch.float64}, f"{call.function} to {target} in a model of other types")
     return call.layers(input, [("identity", {})])
 
 

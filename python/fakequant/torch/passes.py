@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from .interpreter import caller_path
 from .layers import has_matrix, has_product, has_weight
-from .nodes import base_parameters, fixed_inputs, function_name, is_constant, is_fixed_input, is_tensor, node_shape, tensor_inputs
+from .nodes import base_parameters, fixed_inputs, function_name, is_constant, is_fixed_input, is_float, is_tensor, node_shape, tensor_inputs
 from .ops import OperatorLowering
 from .refs import Unsupported, require
 
@@ -96,8 +96,8 @@ class Partition:
                 return [], f"the input {node.target} is not a tensor with the number of samples of {inputs[0].target}"
         if output is not nodes[-1]:
             return [], "it returns something else than one tensor"
-        if node_shape(output)[:1] != node_shape(inputs[0])[:1]:
-            return [], "the rows of its output are not the samples"
+        if not _is_result(output, node_shape(inputs[0])[:1]):
+            return [], "the rows of its output are not the samples, or it is no floating-point tensor"
         return [Subgraph(inputs, nodes)], ""
 
     def subgraphs(self):
@@ -117,7 +117,7 @@ class Partition:
         found, begin = [], 0
         while begin < len(blocks):
             rows = self._rows_of_input(blocks[begin])
-            end = next((i for i in reversed(range(begin, len(blocks))) if node_shape(blocks[i][-1])[:1] == rows), None)
+            end = next((i for i in reversed(range(begin, len(blocks))) if _is_result(blocks[i][-1], rows)), None)
             found += self._chains(blocks[begin]) if end is None else [sum(blocks[begin:end + 1], [])]
             begin = begin + 1 if end is None else end + 1
         return found
@@ -162,7 +162,7 @@ class Partition:
                 break
             chain.append(user)
         rows = self._rows_of_input(chain)
-        while chain and not (is_tensor(chain[-1]) and node_shape(chain[-1])[:1] == rows):  # torch reads an item of it, or its rows are others
+        while chain and not _is_result(chain[-1], rows):
             chain.pop()
         return chain
 
@@ -203,6 +203,11 @@ class Partition:
             elif not any(used in attention for used in node.all_input_nodes):  # items of (outputs, weights)
                 in_torch[self.names.get(node, node.name)] = why
         return in_torch, by_itself
+
+
+def _is_result(node, rows):
+    """Returns whether a part can return a value: floating-point numbers with the rows (axis 0) of its input."""
+    return is_tensor(node) and is_float(node) and node_shape(node)[:1] == rows
 
 
 def _is_one_tensor(values):
