@@ -251,3 +251,36 @@ SEQUENCES = {
 def test_sequence_operators_match_torch(name):
     function, children = SEQUENCES[name]
     check(sequence_net(function, **copy.deepcopy(children)), torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1)))
+
+
+SIGNALS = {
+    "Conv1d": [nn.Conv1d(4, 6, 3, 2, 2, 2, padding_mode="circular"), nn.BatchNorm1d(6), nn.ReLU()], "ConvTranspose1d": [nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, 2)],
+    "pools": [nn.MaxPool1d(3, 2, 1, ceil_mode=True), nn.AvgPool1d(3, 1, 1, count_include_pad=False), nn.AdaptiveAvgPool1d(3)],
+    "adaptive pools": [nn.AdaptiveMaxPool1d(5), nn.AdaptiveAvgPool1d(1)], "pads": [nn.ConstantPad1d((1, 2), 0.3), nn.ReflectionPad1d(2), nn.ReplicationPad1d((0, 1))],
+    "Upsample": [nn.Upsample(scale_factor=2, mode="linear"), nn.Upsample(size=17)], "norms": [nn.InstanceNorm1d(4), nn.GroupNorm(2, 4), nn.LocalResponseNorm(3)],
+    "dropouts": [nn.Dropout1d(0.0), nn.AlphaDropout(0.0), nn.FeatureAlphaDropout(0.0), nn.Dropout(0.0)], "Unflatten": [nn.Unflatten(1, (2, 2)), nn.Flatten(1, 2)],
+    "softmax": [nn.Softmax(1), nn.LogSoftmax(-1), nn.Softmin(2)], "GLU": [nn.GLU(1)], "activations": [nn.Hardtanh(-0.5, 0.4), nn.CELU(0.3), nn.Mish()],
+}
+VOLUMES = {
+    "Conv3d": [nn.Conv3d(2, 4, (2, 3, 1), padding="same"), nn.BatchNorm3d(4), nn.PReLU(4)], "ConvTranspose3d": [nn.ConvTranspose3d(2, 4, 2, 2)],
+    "MaxPool3d": [nn.MaxPool3d((2, 1, 3), 1, (1, 0, 1), (1, 2, 1))], "AvgPool3d": [nn.AvgPool3d(2, 1, 1, ceil_mode=True)],
+    "adaptive pools": [nn.AdaptiveAvgPool3d((2, 2, 1))], "largest": [nn.AdaptiveMaxPool3d(1)], "Upsample": [nn.Upsample(scale_factor=2)],
+    "trilinear": [nn.Upsample(scale_factor=(1, 2, 1.5), mode="trilinear", align_corners=True)], "pads": [nn.ZeroPad3d(1), nn.ReplicationPad3d((0, 1, 1, 0, 2, 0))],
+    "Dropout3d": [nn.Dropout3d(0.0), nn.InstanceNorm3d(2, affine=True)],
+}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_modules_of_signals_match_torch(name):
+    torch.manual_seed(0)
+    body = copy.deepcopy(SIGNALS[name])
+    channels = nn.Sequential(*body)(torch.zeros(2, 4, 10)).shape[1]
+    check(nn.Sequential(nn.Conv1d(3, 4, 1), *body, nn.Conv1d(channels, 2, 1)), torch.randn(2, 3, 10))
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_modules_of_volumes_match_torch(name):
+    torch.manual_seed(0)
+    body = copy.deepcopy(VOLUMES[name])
+    channels = nn.Sequential(*body)(torch.zeros(2, 2, 4, 4, 4)).shape[1]
+    check(nn.Sequential(nn.Conv3d(3, 2, 1), *body, nn.Conv3d(channels, 2, 1)), torch.randn(2, 3, 4, 4, 4))
