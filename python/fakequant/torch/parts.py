@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .capture import node_shape
 from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register_part
+from .nodes import node_shape
 from .passes import model_nodes
+from .refs import Constant, TensorRef
 from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
 from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 
@@ -21,24 +22,31 @@ class LoweredModule(GraphPart, nn.Module):
     Its parameters, running statistics and quantizer states belong to the modules of torch, which are not its children.
     """
 
-    def __init__(self, nodes, refs, sample_shape, classes, config, mode_modules=None, old_names=None):
-        """`nodes` and `refs` come from `model_nodes`. `mode_modules` is {layer name: module whose training mode the layer has}.
+    def __init__(self, nodes, refs, sample_shape, classes, config, modes=None, old_names=None):
+        """`nodes` and `refs` come from `model_nodes`. `modes` is {layer name: TensorRef of the training mode that the layer has}.
         `old_names` is {layer name in state dicts of version 0.1: layer name}."""
         super().__init__()
         self.nodes, self.refs, self._sample_shape, self._classes = nodes, refs, sample_shape, classes
-        self._mode_modules, self._old_names = mode_modules or {}, old_names or {}
+        self._modes, self._old_names = modes or {}, old_names or {}
+        for i, holder in enumerate(dict.fromkeys(ref.module for ref in refs.values() if isinstance(ref.module, Constant))):
+            self.add_module(f"constant_{i}", holder)  # moves with the model to other devices
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # number of calls and tensors with padding in the last calibration
         self._is_random = any("drop" in node["type"] for node in nodes)
         self.output_type = torch.float32  # in the example
+        self._built = None  # the network without quantizers
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
         self._sizes, self.number = {}, register_part(self)  # {sample shape: shape of its output}
 
+    def build(self):
+        """Builds the network without quantizers. Raises ArgumentError if the library rejects a layer."""
+        self._built = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+
     def _build_network(self):
         """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
-        self._network = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+        self._network, self._built = self._built or _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes), None
         with warnings.catch_warnings(record=True) as caught:  # quantize warns once for the whole model
             warnings.simplefilter("always")
             self.unmatched, self.quantizer_names = self._network.quantize_part(self._config, *self._edges)
@@ -71,7 +79,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def redirect(self, redirect):
         """Reads parameters and buffers from other modules. `redirect(refs)` returns the new references."""
-        self.refs = redirect(self.refs)
+        self.refs, self._modes = redirect(self.refs), redirect(self._modes)
         self.shared = SharedParameters(self._network, self.refs)
 
     def forget_pushed(self):
@@ -202,7 +210,7 @@ class LoweredModule(GraphPart, nn.Module):
         return [state.amax for state in self.states.values() if state.is_learned]
 
     def _device(self):
-        return next((ref.raw().device for ref in self.refs.values()), torch.device("cpu"))
+        return next((ref.base().device for ref in self.refs.values()), torch.device("cpu"))
 
     def _parameter(self, name):
         return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].whole_range()
@@ -264,7 +272,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def parameter_types(self):
         """Returns the set of types of the parameters, without ranges."""
-        return {self.refs[name].raw().dtype for name in self.parameter_names if name in self.refs}
+        return {self.refs[name].base().dtype for name in self.parameter_names if name in self.refs}
 
     def average_gradients(self, gradients):
         """Averages the gradients ({name: tensor}) of ranges that fully_shard leaves out over the processes, in place."""
@@ -315,7 +323,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def _layers_in_other_mode(self):
         """Returns the layers in another mode than this module: frozen batch norms, dropout in evaluation."""
-        return [name for name, module in self._mode_modules.items() if module.training != self.training]
+        return [name for name, mode in self._modes.items() if mode.base() != self.training]
 
     def _recorded(self, inputs, wants_gradient):
         seed = int(torch.randint(2**62, (1,))) if self._is_random and self._trains else 0
@@ -370,7 +378,7 @@ class LoweredModule(GraphPart, nn.Module):
                 errors.append(f"'{name}': {why}")
 
     def __getstate__(self):
-        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
+        return {**self.__dict__, "_network": None, "_built": None, "shared": None, "_seen": {}, "_pushed": None}
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -422,10 +430,10 @@ class MultiInputModule(LoweredModule):
 def lower(subgraph, partition, config):
     """Returns the LoweredModule of a subgraph."""
     nodes, refs, old_names = model_nodes(subgraph, partition)
-    mode_modules = {partition.names[node]: partition.module(node) for node in subgraph.nodes if node.op == "call_module"
-                    and partition.lowered[node].layers[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
+    modes = {partition.names[node]: TensorRef(partition.lowered[node].mode, "training") for node in subgraph.nodes
+             if partition.lowered[node].mode is not None}
     output = node_shape(subgraph.nodes[-1])
-    arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
+    arguments = output[1] if len(output) == 2 else 0, config, modes, old_names
     if len(subgraph.inputs) > 1:
         out = MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
     else:

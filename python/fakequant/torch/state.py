@@ -1,5 +1,4 @@
 """State of quantizers as tensors below their layers (`layers.0.fc.weight_quantizer.amax`), and learned ranges in training."""
-import dataclasses
 import json
 
 import torch
@@ -281,7 +280,7 @@ class StateTree:
     def redirect(self, refs):
         """Returns the TensorRefs with the modules of the quantized model instead of the modules of the float model."""
         now = self._replacements | self._copies
-        return {name: dataclasses.replace(ref, module=now.get(ref.module, ref.module)) for name, ref in refs.items()}
+        return {name: ref.redirected(now) for name, ref in refs.items()}
 
 
 def shallow_copy(module):

@@ -107,7 +107,7 @@ class SharedParameters:
         if self.is_managed():
             given, written = {name: value.detach().float().clone() for name, value in parameters.items()}, True
         else:
-            written = self._may_be_written(parameters.values())
+            written = self._may_be_written(parameters)
             given = {name: self._as_float32(name, value.detach(), written) for name, value in parameters.items()}
         self._network.share_parameters(given, written=written)
         self._network.load_buffers({name: as_float32(ref.get()) for name, ref in self._refs.items() if name not in parameters})
@@ -151,7 +151,8 @@ class SharedParameters:
     def _may_be_written(self, parameters):
         """Returns whether values may have changed. Torch does not count writes through `.data`, so without pending backward passes
         all values may have changed."""
-        versions = [(value.data_ptr(), value._version) for value in parameters]
+        values = [self._refs[name].base() if name in self._refs else value for name, value in parameters.items()]
+        versions = [(value.data_ptr(), value._version) for value in values]
         self._versions, before = versions, self._versions
         return versions != before or not self.pending
 
