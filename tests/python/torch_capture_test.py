@@ -191,11 +191,15 @@ class Experts(nn.Module):
     """Matrices of experts in one parameter, whose calls depend on the data, as in transformers."""
 
     def __init__(self, grouped):
+        """`grouped` is "loop", "grouped_mm" or "bmm" (all rows by all experts)."""
         super().__init__()
         self.grouped, self.up, self.down = grouped, nn.Parameter(torch.randn(4, 16, 8) / 3), nn.Parameter(torch.randn(4, 8, 16) / 4)
 
     def forward(self, x, chosen):
-        if self.grouped:
+        if self.grouped == "bmm":
+            y = torch.bmm(F.relu(torch.bmm(x.expand(4, -1, -1), self.up.transpose(1, 2))), self.down.mT)
+            return (y * F.one_hot(chosen, 4).T[:, :, None]).sum(0)
+        if self.grouped == "grouped_mm":
             order = chosen.argsort()
             ends = torch.cumsum(torch.bincount(chosen, minlength=4), 0).int()
             y = F.relu(F.grouped_mm(x[order], self.up.transpose(1, 2), offs=ends))
@@ -207,9 +211,9 @@ class Experts(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("grouped", ["loop", "grouped_mm", "bmm"])
 def test_matrices_of_experts_run_on_codes(grouped):
-    if grouped and not hasattr(F, "grouped_mm"):
+    if grouped == "grouped_mm" and not hasattr(F, "grouped_mm"):
         pytest.skip("this torch has no grouped_mm")
     net = Net(lambda m, x: m.head(m.experts(x, (x[:, 0] > 0).long())), opaque=True, experts=Experts(grouped), head=nn.Linear(8, 2))
     x, other = torch.randn(32, 8), torch.randn(16, 8)
