@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from .functions import RANDOM
 from .interpreter import OrderedItems
 from .layers import has_hooks, is_conv1d, is_drop_path
-from .nodes import function_name, mark_constants, replace_writes
+from .nodes import function_name, mark_constants, replace_writes, same_arguments
 from .refs import Unsupported, require
 
 _LONGEST = 100  # characters of an error message
@@ -263,7 +263,7 @@ def _restore(module, own, containers):
 
 
 def _trace_both_modes(model, inputs, fixed_sizes):
-    """Returns the graph of training mode. The metadata of each node has its arguments in evaluation mode, and its shape there."""
+    """Returns the graph of training mode. The metadata of each node has its shape in evaluation, and its arguments there if they differ."""
     example = inputs if fixed_sizes else None
     training, evaluation = _trace_mode(model, True, example), _trace_mode(model, False, example)
     pairs = list(itertools.zip_longest(training.graph.nodes, evaluation.graph.nodes))
@@ -274,7 +274,9 @@ def _trace_both_modes(model, inputs, fixed_sizes):
     twins = {other: node for node, other in pairs}
     for node, other in pairs:
         node.meta |= {key: other.meta[key] for key in ("tensor_meta", "type", "value") if key in other.meta}
-        node.meta["in_evaluation"] = tuple(map_arg(arguments, twins.get) for arguments in (other.args, other.kwargs))
+        args, kwargs = (map_arg(arguments, twins.get) for arguments in (other.args, other.kwargs))
+        if not same_arguments((args, dict(kwargs)), (node.args, dict(node.kwargs))):
+            node.meta["in_evaluation"] = args, kwargs
     replace_writes(training.graph, dict(model.named_modules()))
     training.graph.eliminate_dead_code()
     mark_constants(training.graph)

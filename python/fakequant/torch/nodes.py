@@ -161,7 +161,7 @@ def mark_constants(graph):
     for node in graph.nodes:
         if node.op == "placeholder" and isinstance(node.meta.get("value", 0), (bool, type(None))):
             node.meta["fixed"] = node.meta["value"]
-        if node.op not in ("call_function", "call_method") or _depends_on_mode(node):
+        if node.op not in ("call_function", "call_method") or "in_evaluation" in node.meta:
             continue
         if is_tensor(node):
             is_known = all(is_constant(used) or "fixed" in used.meta for used in node.all_input_nodes)
@@ -179,11 +179,6 @@ def _reads_size(node):
     reads = source is not None and not is_constant(source) and (is_tensor(source) or "sizes_of" in source.meta)
     is_attribute = function_name(node) in ("dim", "ndimension") or (function_name(node) == "getattr" and node.args[1] == "ndim")
     return (reads and is_int and not is_attribute) or any(used.meta.get("sized") for used in node.all_input_nodes)
-
-
-def _depends_on_mode(node):
-    args, kwargs = node.meta.get("in_evaluation", (node.args, node.kwargs))
-    return not same_arguments((tuple(args), dict(kwargs)), (tuple(node.args), dict(node.kwargs)))
 
 
 def same_arguments(a, b):

@@ -18,7 +18,6 @@ from .nodes import (
     is_float,
     is_tensor,
     node_shape,
-    same_arguments,
     tensor_inputs,
 )
 from .refs import Constant, Expression, HelperNode, Lowering, TensorRef, Unsupported, constant, require
@@ -107,8 +106,7 @@ class OperatorLowering:
         except TypeError:
             raise Unsupported(f"{call.function} with these arguments") from None
         if call.name not in RANDOM and call.name not in ("batch_norm", "scaled_dot_product_attention"):
-            require(same_arguments(node.meta.get("in_evaluation", (node.args, node.kwargs)), (node.args, node.kwargs)),
-                    f"{call.function} with an argument that depends on the mode")
+            require("in_evaluation" not in node.meta, f"{call.function} with an argument that depends on the mode")
         return handler(call, *args, **kwargs)
 
     def keeps_sizes(self, node):
@@ -226,7 +224,7 @@ def _along_axis(function):
 
 def _random(function):
     def lower(call, input, *args, **kwargs):
-        require(call.node.meta.get("in_evaluation") != (call.node.args, call.node.kwargs) or kwargs.get("training") is False,
+        require("in_evaluation" in call.node.meta or kwargs.get("training") is False,
                 f"{call.function} that is active in evaluation too")
         out = call.layers(input, _called(call, function, args, kwargs))
         out.mode = call.reader.modules.get(caller_path(call.node)) if out.layers[0][0] != "identity" else None

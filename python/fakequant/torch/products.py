@@ -8,18 +8,20 @@ from .parts import LoweredModule
 from .passes import join_path
 from .refs import Expression, TensorRef
 
+_ALL, _EACH = -1, -2  # experts of a call: rows of all experts in order, or a matrix of rows for each expert
+_MATMULS = {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.bmm, torch.Tensor.__matmul__}
 _GROUPED = {getattr(module, name) for module, name in ((functional, "grouped_mm"), (torch, "_grouped_mm")) if hasattr(module, name)}
 
 
 def find_product(module, function, args, kwargs):
     """Returns (parameter name, expert or None, whether the weight is [in, out]) of a call of torch whose weight is a parameter of `module`.
 
-    The weight is a matrix, one matrix of a parameter [experts, .., ..], or all of them (expert -1). Returns None for other calls.
+    The weight is a matrix, one matrix of a parameter [experts, .., ..], or all of them. Returns None for other calls.
     """
-    if function is not functional.linear and function not in _GROUPED:
+    if function is not functional.linear and function not in _GROUPED and function not in _MATMULS:
         return None
     weight = args[1] if len(args) > 1 else kwargs.get("weight", kwargs.get("mat_b"))
-    if not args or not isinstance(weight, torch.Tensor) or not args[0].is_floating_point():
+    if not args or not isinstance(weight, torch.Tensor) or not args[0].is_floating_point() or args[0].dim() < 2:
         return None
     for name, parameter in module._parameters.items():
         if parameter is not None and parameter.dim() in (2, 3) and parameter.numel() and _shares_memory(weight, parameter):
@@ -37,8 +39,11 @@ def _view_of(name, parameter, weight, function):
     if not is_swapped and (own != rest or weight.shape[-2:] != parameter.shape[-2:]):
         return None
     offset = weight.storage_offset() - parameter.storage_offset()
-    if function is not functional.linear:  # its weights are [experts, in, out]
-        return (name, -1, not is_swapped) if parameter.dim() == weight.dim() == 3 and offset == 0 and len(weight) == len(parameter) else None
+    if function is not functional.linear:  # its weights are [in, out]
+        is_swapped = not is_swapped
+    if weight.dim() == 3:
+        is_whole = parameter.dim() == 3 and offset == 0 and len(weight) == len(parameter)
+        return (name, _ALL if function in _GROUPED else _EACH, is_swapped) if is_whole and function is not functional.linear else None
     if weight.dim() != 2:
         return None
     if parameter.dim() == 2:
@@ -104,7 +109,9 @@ class Products(nn.Module):
                 self._recorded[name].append(([x.detach().float().flatten(0, -2)], None))
             return None
         bias = args[2] if len(args) > 2 else kwargs.get("bias")
-        if expert == -1:
+        if expert == _EACH:
+            return torch.stack([self._product(name, i, rows) for i, rows in enumerate(x)]) if x.dim() == 3 else None
+        if expert == _ALL:
             return self._grouped(name, x, kwargs.get("offs", args[2] if len(args) > 2 else None))
         y = self._product(name, expert, x)
         return y if bias is None else y + bias
@@ -112,7 +119,7 @@ class Products(nn.Module):
     def _product(self, name, expert, x):
         lowered = getattr(self, _child(name, expert))
         if not x.numel():
-            return functional.linear(x, lowered.refs[next(iter(lowered.refs))].get())
+            return functional.linear(x, next(iter(lowered.refs.values())).get())
         return lowered(x.flatten(0, -2)).view(*x.shape[:-1], -1).to(x.dtype)
 
     def _grouped(self, name, x, offsets):
