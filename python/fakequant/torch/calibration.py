@@ -198,7 +198,7 @@ def _layers(model):
     """Returns {path of a module of torch: (LoweredModule, name of its layer)}."""
     paths = {module: path for path, module in model.named_modules()}
     return {paths[ref.module]: (lowered, name[:-len(".weight")]) for lowered in lowered_modules(model) for name, ref in lowered.refs.items()
-            if name.endswith(".weight") and ref.name == "weight" and ref.rows is None and ref.module in paths}
+            if name.endswith(".weight") and ref.name == "weight" and ref.rows is None and ref.expression is None and ref.module in paths}
 
 
 def _quantizer_rows(lowered):
