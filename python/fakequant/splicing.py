@@ -11,6 +11,9 @@ from onnx.defs import OpSchema
 from onnx_ir.passes import common
 from onnxscript import values
 
+from .engines.onnx_session import open_session
+from .verify import file_error
+
 DOMAIN = "fakequant"  # of the nodes that the graphs of parts replace
 
 MOST_BYTES = 1_900_000_000  # of tensors in one protobuf file, whose limit is 2 GiB
@@ -58,7 +61,10 @@ class Splicer:
         node.graph.remove(node, safe=True)
 
     def _move(self, node, part):
-        """Inserts the nodes of a part before a node. Adds the initializers and opsets of the part."""
+        """Inserts the nodes of a part before a node. Adds the initializers and opsets of the part.
+
+        Each call of a part has its own weights: ONNX Runtime 1.31 cannot load integer weights that two products read.
+        """
         graph = part.graph
         for name, value in list(graph.initializers.items()):
             del graph.initializers[name]
@@ -150,12 +156,15 @@ class Splicer:
             self._names.add(name)
 
     def rename_sizes(self, names):
-        """Renames sizes, {name or symbol: new name}, in the shapes of all values, and in terms of them."""
-        known = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
+        """Renames sizes, {symbol: name}, in the shapes of all values, also in terms of symbols. Symbols that are numbers become numbers."""
+        known = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names) or "(?!)")
+
+        def renamed(size):
+            text = "" if isinstance(size, int) or size.value is None else known.sub(lambda found: names[found[0]], str(size.value))
+            return int(text) if text.isdigit() else ir.SymbolicDim(text) if text else size
         for value in (*self.model.graph.inputs, *(value for node in self.model.graph.all_nodes() for value in node.outputs)):
-            if names and value.shape is not None and not value.shape.is_static():
-                value.shape = ir.Shape([size if isinstance(size, int) or size.value is None else
-                                        ir.SymbolicDim(known.sub(lambda found: names[found[0]], str(size.value))) for size in value.shape])
+            if value.shape is not None and not value.shape.is_static():
+                value.shape = ir.Shape([renamed(size) for size in value.shape])
 
     def finish(self):
         """Removes nodes, initializers, functions and opsets that no output needs."""
@@ -166,20 +175,35 @@ class Splicer:
         common.RemoveUnusedOpsetsPass()(self.model)
 
 
-def write_model(model, path):
-    """Writes a model of onnx_ir and checks it. Tensors of more than 1.9 GB in total are in a second file, `path` + ".data"."""
+def write_model(model, path, engine_reads_it):
+    """Writes a model of onnx_ir and checks it. Tensors of more than 1.9 GB in total are in a second file, `path` + ".data".
+
+    If `engine_reads_it` and ONNX Runtime is installed, it must load the file. Raises FileError if it cannot.
+    """
     path = os.fspath(path)
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values())
     draft = f"{path}.{os.getpid()}.part"
     try:
         ir.save(model, draft, format="protobuf", external_data=os.path.basename(path) + ".data" if size > MOST_BYTES else None)
         onnx.checker.check_model(draft)
+        if engine_reads_it:
+            _load_in_engine(draft, path)
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         os.replace(draft, path)
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
+
+
+def _load_in_engine(draft, path):
+    try:
+        open_session(draft, "disabled", {})
+    except ImportError:
+        return
+    except Exception as error:  # some of its classes derive from Exception only
+        raise file_error("export", path, f"is not written, because ONNX Runtime cannot load it: {' '.join(str(error).split())}. Set the opset, "
+                         "or another target") from error
 
 
 def part_translation():

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import warnings
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,7 +15,7 @@ from .. import _fakequant as _fq
 from ..verify import PartCheck, Session, add_differences, compare, file_error
 from . import graphs
 from .attention import HiddenRows
-from .graphs import Inputs, bind_inputs, find_part, fixed_in_graph, named_outputs, replace_tensors
+from .graphs import Inputs, bind_inputs, find_part, fixed_in_graph, replace_tensors
 from .modules import Quantized, list_reasons, lowered_modules, require_parts
 from .quantize import EXAMPLE, split_arguments
 
@@ -43,7 +44,7 @@ def export(model, path, target="ort", opset=0, emulate=False, example_input=None
     for lowered in lowered_modules(model):
         lowered.check_calibrated("export")
     only = _only_module(model)
-    if only is not None and dynamic_shapes is None:
+    if only is not None and dynamic_shapes is None and example_input is None:
         only.share().export(os.fspath(path), target=target, opset=opset, emulate=emulate)
         return
     splicing = _require_onnxscript()
@@ -56,9 +57,9 @@ def export(model, path, target="ort", opset=0, emulate=False, example_input=None
         splicer = splicing.Splicer(_translate(program, options["opset"], splicing.part_translation()))
         for node in splicer.nodes(splicing.DOMAIN):
             _splice_part(splicer, node, draft, options)
-    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes))
+    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes)[0])
     splicer.finish()
-    splicing.write_model(splicer.model, path)
+    splicing.write_model(splicer.model, path, engine_reads_it=target == "ort")
 
 
 def save(model, path):
@@ -126,7 +127,7 @@ def _example(model, example_input):
     if not args and not kwargs:
         raise _fq.ArgumentError("[export] example_input is None, and this model is not the result of quantize: give an input of the model")
     found = bind_inputs(model, args, kwargs)
-    tensors = [x for _, x in found.tensors()]
+    tensors = [x.contiguous() for _, x in found.tensors()]
     samples, has_samples = found.samples()
     if samples == 1:
         tensors = [x.repeat(2, *[1] * (x.dim() - 1)) if repeats else x for x, repeats in zip(tensors, has_samples)]
@@ -144,7 +145,7 @@ class _Flat(nn.Module):
         self.model, self._inputs, self._names = model, inputs, names
 
     def forward(self, *tensors):
-        outputs = named_outputs(self._inputs.call(self.model, tensors))
+        outputs = self._inputs.named_outputs(self._inputs.call(self.model, tensors))
         self._names[:] = [name for name, _ in outputs]
         return tuple(tensor for _, tensor in outputs)
 
@@ -162,10 +163,10 @@ def _read_graph(model, inputs, dynamic_shapes):
         raise
     except Exception as error:  # of the model's own code
         raise _fq.ArgumentError(_export_reason(model, inputs, error)) from error
-    samples, _ = inputs.samples()
-    if dynamic_shapes is None and samples is not None and not inputs.size_names(program, None):
-        warnings.warn(f"[export] the batch of the file is fixed to {samples}, because the model computes with its size",
-                      _fq.FakequantWarning, stacklevel=3)
+    _, fixed = inputs.size_names(program, dynamic_shapes)
+    if fixed:
+        warnings.warn(f"[export] {', '.join(map(repr, fixed))}: the batch or another size is fixed to the size of the example, because the model "
+                      "computes with it", _fq.FakequantWarning, stacklevel=3)
     return names, program
 
 
@@ -303,13 +304,14 @@ def _verify_graph(model, path, inputs, batch):
     with (tempfile.TemporaryDirectory() as drafts, _evaluation(model), torch.no_grad(),
           PartCheck(lowered_modules(model), drafts) as parts):
         for chunk in _chunks(inputs, session, batch):
-            own = named_outputs(inputs.call(model, chunk))
+            own = inputs.named_outputs(inputs.call(model, chunk))
             theirs = session.run({name: x.cpu().numpy() for (name, _), x in zip(tensors, chunk)})
             if [name for name, _ in own] != session.output_names:
                 raise file_error("verify", path, f"has the outputs {', '.join(session.output_names)}, and the model "
                                  f"{', '.join(name for name, _ in own)}: it is the file of another model")
             for (_, value), other in zip(own, theirs):
-                add_differences(found, value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy(), other, path)
+                floats = value.is_floating_point()
+                add_differences(found, (value.float() if floats else value).cpu().numpy(), other.astype(np.float32) if floats else other, path)
     return found | {"codes": parts.outputs, "different_codes": parts.different}
 
 

@@ -95,7 +95,8 @@ def call_operator(part, inputs):
 def _part(inputs: list[Tensor], tensors: list[Tensor], number: int) -> Tensor:
     """Returns the output of the part `number`. `tensors` are the values of its `graph_tensors`."""
     part = find_part(number)
-    return part.run_without_gradient(inputs, part.ordered_parameters(tensors)).contiguous()
+    with part.explained_errors():
+        return part.run_without_gradient(inputs, part.ordered_parameters(tensors)).contiguous()
 
 
 @_part.register_fake
@@ -109,7 +110,8 @@ def _fake_part(inputs, tensors, number):
 def _recorded_part(inputs: list[Tensor], tensors: list[Tensor], number: int, gradients: list[bool]) -> tuple[Tensor, Tensor]:
     """Returns (output, number of its recording [1]). `gradients` says which inputs and tensors require a gradient."""
     part = find_part(number)
-    y, recording = part.record(inputs, part.ordered_parameters(tensors), gradients[:len(inputs)])
+    with part.explained_errors():
+        y, recording = part.record(inputs, part.ordered_parameters(tensors), gradients[:len(inputs)])
     return y.contiguous(), _keep(_Recorded(part, recording))
 
 
@@ -233,21 +235,18 @@ class GraphPart:
         sample = self._without_sliced_sizes(shapes[0][1:])
         if list(sample) == list(self._sample_shape):
             return self, False
-        if self._reads_rows(sample) and not self._has_sample_ranges():
+        if self._reads_rows(sample):
             rank = len(sample) + 1
             refs = {name: dataclasses.replace(ref, shape=(1, ref.shape[-1])) if name.endswith(".value") else ref
                     for name, ref in self.refs.items()}
             return self._with(nodes=[_row_node(node, rank) for node in self.nodes], refs=refs, _sample_shape=list(sample[-1:])), True
+        if None in sample:
+            raise _fq.ArgumentError(f"[export] torch.onnx.export does not know the sizes of the input of '{self._fixed_layer()}', {sample}")
         return self._with(_sample_shape=list(sample)), False
 
     def file_inputs(self, inputs):
         """Returns the inputs of a call as the file reads them."""
         return [x.float() if x.is_floating_point() else x for x in inputs]
-
-    def _has_sample_ranges(self):
-        """Returns whether each sample sets the range of a quantizer."""
-        fields = [row["descriptor"].dict() for row in self.network.quantizers() if row["enabled"]]
-        return any(found.get("dynamic") and "block_sizes" not in found for found in fields)
 
     def _with(self, **changes):
         """Returns a part of the same parameters and quantizers with other attributes."""
@@ -298,6 +297,13 @@ class Inputs:
         args = [values.pop(name) for name in self.positional]
         return model(*args, **values)
 
+    def named_outputs(self, value):
+        """Returns a list of (name, tensor) for the outputs of a model: keys of a dict, `output_0`, .. of a tuple, and `output`. A key that is the
+        name of an input becomes `output_key`."""
+        is_sequence = isinstance(value, (torch.Tensor, tuple, list)) and not hasattr(value, "_fields")
+        taken = {name for name, _ in self.tensors()}
+        return [(f"output_{name}" if name in taken else name, x) for name, x in _named_tensors(value, "output" if is_sequence else "")]
+
     def axes(self, dynamic_shapes):
         """Returns for each tensor {axis: name or hint of torch.export}, from the user's, or the batch as axis 0."""
         if dynamic_shapes is None:
@@ -318,17 +324,18 @@ class Inputs:
         return count, [size is not None and size == count for _, size in found]
 
     def size_names(self, program, dynamic_shapes):
-        """Returns {symbol of torch.export: name of the size in the file}."""
+        """Returns ({symbol of torch.export: name of the size in the file}, names of inputs with an axis that torch.export fixed)."""
         placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
         read = [placeholders[name].meta["val"] for name in program.graph_signature.user_inputs]
-        out = {}
-        for x, axes in zip(read, self.axes(dynamic_shapes)):
+        names, fixed = {}, []
+        for (own, _), x, axes in zip(self.tensors(), read, self.axes(dynamic_shapes)):
             for axis, name in axes.items():
-                if isinstance(x.shape[axis], torch.SymInt):
-                    name = "N" if dynamic_shapes is None else name if isinstance(name, str) else getattr(name, "__name__", None)
-                    if name is not None:
-                        out[str(x.shape[axis])] = name
-        return out
+                symbol = str(x.shape[axis])
+                if symbol.isdigit():
+                    fixed.append(own)
+                elif dynamic_shapes is None or isinstance(name, str) or hasattr(name, "__name__"):
+                    names[symbol] = "N" if dynamic_shapes is None else name if isinstance(name, str) else name.__name__
+        return names, fixed
 
 
 def _axes_of(value, spec, name):
@@ -363,12 +370,6 @@ def _named_tensors(value, name):
     items = (value.items() if isinstance(value, collections.abc.Mapping) else zip(fields, value) if fields else
              enumerate(value) if isinstance(value, (tuple, list)) else ())
     return [found for key, item in items for found in _named_tensors(item, f"{name}_{key}" if name else str(key))]
-
-
-def named_outputs(value):
-    """Returns a list of (name, tensor) for the outputs of a model: keys of a dict, `output_0`, .. of a tuple, and `output`."""
-    is_sequence = isinstance(value, (torch.Tensor, tuple, list)) and not hasattr(value, "_fields")
-    return _named_tensors(value, "output" if is_sequence else "")
 
 
 def replace_tensors(value, given):
