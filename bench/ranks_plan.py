@@ -75,7 +75,7 @@ def read_options(arguments=None):
             parser.error(f"--{name.replace('_', '-')} is {getattr(options, name)}: use more than 0")
     for ranks in options.ranks:
         if not 1 <= ranks <= options.micro_batches:
-            parser.error(f"{ranks} ranks share out {options.micro_batches} micro-batches: use 1 to {options.micro_batches}")
+            parser.error(f"{ranks} ranks for {options.micro_batches} micro-batches: use 1 to {options.micro_batches}")
     return options
 
 

@@ -1,10 +1,9 @@
 #pragma once
 
-/// The tokenizer of a network, from its data set or from an imported GGUF file. Checkpoints store it.
+/// The tokenizer of a network, from its data set. Checkpoints store it.
 
 #include <string>
 
-#include "fakequant/export/gguf/file.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/data/detail/tokens.h"
 #include "fakequant/train/metrics.h"
@@ -15,17 +14,11 @@ namespace fq::cli {
 /// ArgumentError if the tokens of data and network differ.
 void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
                     const std::string& function);
-/// Returns the table of the network's tokenizer.json; null without one.
-[[nodiscard]] std::shared_ptr<const fq::detail::TokenTable> token_table(const Network& network);
 /// Returns the tokenizer of the network's classes. Throws ArgumentError for a network that does not predict
 /// the next token of each position. `checkpoint` names the network in the message.
 [[nodiscard]] fq::detail::Tokenizer make_tokenizer(const Network& network, const std::string& checkpoint,
                                                    const std::string& function);
 /// Returns the characters of the tokens that are classes, if the network has a tokenizer.json.
 [[nodiscard]] MetricOptions token_metric_options(const Network& network);
-
-/// Copies the tokenizer of the file to the network, for `generate` and `dataset from-text`. Logs the reason
-/// as a warning if the tokenizer is not usable.
-void take_gguf_tokenizer(Network& network, const GgufModel& model, const std::string& file);
 
 }  // namespace fq::cli

@@ -33,6 +33,7 @@ json format_json(const Format& format) {
   return {{"type", "int"}, {"bits", f.bits}, {"unsigned", f.is_unsigned}, {"narrow_range", f.narrow_range}};
 }
 
+// A single scale is a number and not a list of one element, so the JSON type shows the granularity.
 json values_json(const Tensor& values) {
   return values.rank() == 0 ? json(values.item()) : json(values.to_vector<float>());
 }
@@ -54,6 +55,8 @@ bool has_scales(const TensorQuantizer& q) {
                          (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
+// Returns the grid of a quantizer with static scales. Binary weights have no range: their scale is the mean
+// magnitude of the weight, so the grid comes with the codes.
 Grid quantizer_grid(const TensorQuantizer& q, const Weights& weights) {
   return q.params().weight_scheme->has_scales_without_range() ? weight_codes(*weights.at(&q)).grid : q.grid();
 }
@@ -73,6 +76,7 @@ json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
     out["amax"] = values_json(grid.amax);
     out["scale"] = values_json(grid.scale);
   } else if (q.enabled() && q.amax().defined()) {
+    // Dynamic blocks with a range of the whole tensor (NVFP4): each block has its own scale at run time.
     out["amax"] = values_json(q.amax());
   }
   return out;
@@ -83,6 +87,7 @@ Weights weight_modules(Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     const auto* quant = dynamic_cast<QuantModule*>(module);
     if (quant == nullptr || quant->weight_quantizer() == nullptr) continue;
+    // Parts of a sequential quantizer are listed one by one, as in `named_quantizers`.
     for (const auto* part : quantizer_parts(*quant->weight_quantizer())) out[part] = quant;
   }
   return out;
@@ -91,6 +96,7 @@ Weights weight_modules(Module& model) {
 void add_shapes(json& entry, const TensorQuantizer& q, const Shape& weight) {
   entry["shape"] = weight;
   if (!has_scales(q)) return;
+  // An amax of one element gives one scale, even if the descriptor keeps an axis.
   const bool one = entry["scale"].is_number();
   const auto by =
       one ? Granularity::per_tensor() : q.descriptor().granularity(static_cast<int>(weight.size()));
@@ -159,6 +165,7 @@ json scales_json(Module& model, const ClipCounts& clips) {
            {"version", 1},
            {"quantizers", std::move(quantizers)},
            {"layers", std::move(layers)}};
+  // The id is a checksum of everything else, so it is computed before it is added.
   const std::string text = out.dump();
   out["id"] = fmt::format("{:08x}", crc32c(text.data(), text.size()));
   return out;
@@ -174,6 +181,8 @@ void save_scales_h5(const std::string& path, Module& model, const ClipCounts& cl
 
 void save_scales(const std::string& prefix, Module& model, const ClipCounts& clips) {
   const detail::OnHost host(model);
+  // Renames are not atomic together. After a crash between them, different ids show that the files do not
+  // match.
   AtomicFile text(prefix + ".json"), state(prefix + ".h5");
   text.write(json_text(model, clips));
   save_state(state, scales_state(model, clips), "scales");
@@ -207,7 +216,9 @@ void ClipCounter::record_op(std::string_view op, const std::vector<Variable>& in
   const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
   if (codes == nullptr || output.numel() == 0) return;
   const std::string& name = codes->grid.name;
+  // The codes of a weight are the same in every batch. A compressed weight has no floats to compare.
   if (weights_.contains(name) && (counts_.contains(name) || holds_codes(inputs.at(0)))) return;
+  // Evaluation computes no mask, because no gradient needs it. Quantizing the floats again gives the mask.
   const Tensor mask = quantize(inputs.at(0).tensor(), codes->grid).mask;
   ClipCount& sum = counts_[name];
   sum.clipped += mask.numel() - passed(mask);
@@ -216,6 +227,7 @@ void ClipCounter::record_op(std::string_view op, const std::vector<Variable>& in
 
 namespace {
 
+// Whether all inputs of the quantizer have the same grid, as integer sums require.
 bool gives_codes(const TensorQuantizer& q) {
   return q.enabled() && q.quantizing() && q.params().arithmetic == Arithmetic::deployed &&
          q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
@@ -225,6 +237,7 @@ bool gives_codes(const TensorQuantizer& q) {
 Variable input_codes(const QuantModule& layer) {
   const auto inputs = layer.input_quantizers();
   if (inputs.size() != 1) return {};
+  // The product reads the codes of the last part of a sequence.
   const TensorQuantizer& q = *quantizer_parts(*inputs[0]).back();
   if (!inputs[0]->enabled() || !gives_codes(q)) return {};
   const Grid grid = q.grid();
@@ -247,6 +260,7 @@ std::optional<LayerSums> layer_sums(Module& layer) {
   const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
   LayerSums out{detail::product_scale(a, b, axis, product->channels), {}};
   if (product->bias.defined())
+    // The codes of the bias use the part of int32 that the largest sum leaves free.
     out.bias = bias_codes(product->bias.tensor(), out.scale,
                           detail::largest_sum(a, b, product->terms, "layer_sums"));
   return out;

@@ -14,16 +14,18 @@
 namespace fq {
 namespace {
 
+// An entry is "name: 3c010a14": the bits of a float32 scale in big-endian hexadecimal digits.
 constexpr std::string_view kSeparator = ": ";
 
 [[noreturn]] void refuse(const TensorQuantizer& q, const std::string& why) {
-  throw ArgumentError(
-      fmt::format("[tensorrt_cache] '{}' {}: the cache takes int8 activations with one range per tensor and "
-                  "int8 weights: calibrate with --preset int8 --target tensorrt",
-                  q.name(), why));
+  throw ArgumentError(fmt::format(
+      "[tensorrt_cache] '{}' {}: the cache supports int8 activations with one range per tensor and "
+      "int8 weights. Calibrate with --preset int8 --target tensorrt",
+      q.name(), why));
 }
 
-/// Checks a weight quantizer. Disabled parts of a sequence are ignored.
+// Checks a weight quantizer. Disabled parts of a sequence are ignored. Ranges are not compared: TensorRT
+// takes the largest magnitude of each output channel itself.
 void check_weight(const TensorQuantizer& q) {
   const Format& format = q.descriptor().format();
   if (!q.enabled()) return;
@@ -37,6 +39,7 @@ float activation_scale(const TensorQuantizer& q) {
     refuse(q, "has the format " + to_string(format));
   if (!q.descriptor().needs_amax() || !q.descriptor().block_sizes().empty())
     refuse(q, "takes its ranges from each input or block");
+  // The cache has one number per tensor, which leaves no room for factors of the input channels.
   if (q.params().pre_quant_scale.defined()) refuse(q, "multiplies its input by a pre_quant_scale");
   const Grid grid = q.grid();
   if (!grid.granularity.is_per_tensor()) refuse(q, "has a range for each index of an axis");
@@ -52,6 +55,7 @@ void check_line(std::string_view text, const char* what) {
   throw FileError(path, {}, fmt::format("[load_tensorrt_cache] {}:{}: {}", path, line, why));
 }
 
+// Removes the first line from `text` and returns it without "\n" or "\r\n".
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);
@@ -61,6 +65,7 @@ std::string_view next_line(std::string_view& text) {
 }
 
 float read_scale(const std::string& path, std::size_t number, std::string_view entry) {
+  // The parser of the reference throws without file and line. -1 leads to the error below, which has both.
   float scale = -1;
   try {
     scale = tensorrt::calibration_cache_scale(entry);
@@ -75,7 +80,8 @@ float read_scale(const std::string& path, std::size_t number, std::string_view e
 }  // namespace
 
 std::string tensorrt_cache_header(TensorrtCalibrator calibrator, int version) {
-  FQ_CHECK(version > 0, "tensorrt_cache", "version {}: give one as 8601, of TensorRT 8.6.1", version);
+  FQ_CHECK(version > 0, "tensorrt_cache",
+           "version: {} is not positive. Use the number of TensorRT, 8601 for 8.6.1", version);
   return fmt::format("TRT-{}-{}Calibration{}", version,
                      calibrator == TensorrtCalibrator::entropy2 ? "Entropy" : "MinMax",
                      calibrator == TensorrtCalibrator::entropy2 ? "2" : "");
@@ -115,6 +121,7 @@ TensorrtCache load_tensorrt_cache(const std::string& path) {
   for (std::size_t number = 2; !text.empty(); ++number) {
     const std::string_view line = next_line(text);
     if (line.empty()) continue;
+    // Names of ONNX tensors may contain ": ", the digits cannot.
     const auto end = line.rfind(kSeparator);
     if (end == std::string_view::npos || end == 0) damaged(path, number, "a line is 'name: hhhhhhhh'");
     const std::string_view name = line.substr(0, end);

@@ -26,6 +26,7 @@ namespace {
 
 using detail::MergedRules;
 
+// The first input has no number, as in ModelOpt.
 std::string input_name(const std::string& path, std::size_t i) {
   return path + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
 }
@@ -44,10 +45,12 @@ class Quantizing {
         part_(part),
         maker_(config),
         engine_(detail::target_engine(config.target)),
+        // The float model is traced once, before any module is replaced.
         graph_(trace(model, input_shape)),
         edges_(detail::edge_layers(graph_)),
         residual_sums_(detail::residual_sums(graph_)),
         matched_(config.rules.size(), false) {
+    // The edges of an inner part are not the edges of the network.
     if (part != nullptr && !part->has_first) edges_.first.clear();
     if (part != nullptr && !part->has_last) edges_.last.clear();
   }
@@ -65,6 +68,8 @@ class Quantizing {
     report_unmatched();
     const TraceGraph quantized = trace(model_, input_shape_);  // finds shape errors before any data is seen
     check_products(quantized);
+    // Deployed networks fold these norms into the layer. The sums of the layer get the bits of the folded
+    // layer.
     for (const auto& pair : foldable_batch_norms(model_, quantized))
       dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_folds_into_layer(true);
     for (auto& warning : engine_.fit_weights(model_)) warnings_.push_back(std::move(warning));
@@ -81,9 +86,11 @@ class Quantizing {
     const MergedRules output = fields(use, {use.path + ".output_quantizer"});
     std::vector<MergedRules> inputs;
     for (std::size_t i = 0; i < use.tensors.size(); ++i) inputs.push_back(input_fields(use, i));
+    // Names of all possible quantizers, for suggestions when a pattern matches nothing.
     names_.push_back(use.path + ".input_quantizer");
     const bool has_weight = use.has_weight;
     if (has_weight) names_.push_back(use.path + ".weight_quantizer");
+    // No rule enables a quantizer, so the float module remains.
     if (!(has_weight && weight.is_enabled()) && std::ranges::none_of(inputs, &MergedRules::is_enabled))
       return;
     const Module& old = model_.at(use.path);
@@ -105,6 +112,7 @@ class Quantizing {
     if (!use.tensors.empty()) names_.push_back(use.path + ".input_quantizer");
     if (!weight.is_enabled()) return;
     const std::string name = use.path + ".weight_quantizer";
+    // Engines of this kind have weights [out, in] with the channels along axis 0.
     const auto quantizer = maker_.weight(weight, name, 0);
     const Module& old = model_.at(use.path);
     const QuantDescriptor& descriptor = quantizer->descriptor();
@@ -115,6 +123,7 @@ class Quantizing {
     }
     auto made = engine_.counterpart(old, use.tensors.size(), input);
     model_.replace(use.path, made);
+    // A rule may have chosen a scheme already (binary). Otherwise the engine's storage decides.
     if (quantizer->params().weight_scheme == &detail::plain_weights())
       quantizer->update(
           [&](QuantParams& params) { params.weight_scheme = &engine_.weight_scheme(descriptor); });
@@ -138,6 +147,7 @@ class Quantizing {
       any = any || weight.is_enabled();
     }
     for (const auto& input : quant.input_quantizers()) any = place_dynamic(use, *input) || any;
+    // Without an enabled quantizer the float layer remains.
     if (any) model_.replace(use.path, made);
   }
 
@@ -181,6 +191,7 @@ class Quantizing {
                         name));
       return false;
     }
+    // DynamicQuantizeLSTM of ONNX Runtime: uint8 inputs with a range from each input.
     PartialQuantParams fields = given.all;
     fields.axis = given.by_user.axis ? given.by_user.axis : std::optional(std::optional(Axes(0)));
     fields.is_unsigned = true;
@@ -196,12 +207,14 @@ class Quantizing {
     if (residual_sums_.contains(use.path)) names.emplace_back("@residual");
     for (const auto& name : names)
       for (std::size_t i = 0, count = paths.size(); i < count; ++i)
+        // "@first.weight_quantizer" next to "conv1.weight_quantizer": rules may name the role.
         if (paths[i].starts_with(use.path)) paths.push_back(name + paths[i].substr(use.path.size()));
     return detail::merge_rules(config_, model_.at(use.path).type(), paths, matched_);
   }
 
   MergedRules input_fields(const detail::QuantizableUse& use, std::size_t i) {
     std::vector<std::string> paths{use.path + ".input_quantizer"};
+    // Rules for input_quantizer apply to all inputs of a layer.
     if (i > 0) paths.push_back(input_name(use.path, i));
     return fields(use, paths);
   }
@@ -220,6 +233,7 @@ class Quantizing {
     const std::string name = input_name(use.path, i);
     if (!fields.is_enabled())
       return switch_off(*dynamic_cast<QuantModule&>(made).input_quantizers()[i], name);
+    // A tensor and its views after operators that only move values form one group.
     auto& shared = shared_[use.tensors[i].group];
     auto known = std::ranges::find(shared, fields.all, &Shared::fields);
     if (known == shared.end())
@@ -249,6 +263,7 @@ class Quantizing {
   void report_unmatched() {
     for (std::size_t i = 0; i < matched_.size(); ++i) {
       const QuantRule& rule = config_.rules[i];
+      // Rules of presets may match nothing: a network may lack such layers.
       if (matched_[i] || !rule.by_user || rule.may_match_nothing) continue;
       if (part_ != nullptr)
         part_->unmatched.push_back(rule.pattern);
@@ -319,7 +334,7 @@ Target model_target(Module& model) {
       first_path = path;
     }
     FQ_CHECK(quant->target() == first->target(), "quantize",
-             "'{}' is quantized for the target {}, '{}' for {}: one engine runs the whole model, give its "
+             "'{}' is quantized for the target {}, '{}' for {}: one engine runs the whole model, use its "
              "parts one target",
              first_path, name(first->target()), path, name(quant->target()));
   }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/export/gguf/file.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/modules/module.h"
@@ -43,6 +44,9 @@ class Network {
   [[nodiscard]] static Network load(const std::string& path);
   /// Does the same with a checkpoint in memory; `path` is for messages.
   [[nodiscard]] static Network from_state(const StateDict& state, const std::string& path);
+  /// Reads a network that another tool wrote: an ONNX or GGUF file, float or quantized, or a folder of
+  /// save_pretrained of transformers. Codes and scales of a quantized file are kept. Throws FileError.
+  [[nodiscard]] static Network import_file(const std::string& path, const ImportOptions& options = {});
   /// Writes a checkpoint without the state of a training run. Throws as `save_checkpoint`.
   void save(const std::string& path) const;
 
@@ -78,6 +82,9 @@ class Network {
   /// Returns the ONNX graph of the network. Engines fold batch norm, so call `fold` before. Throws as
   /// `export_onnx`.
   [[nodiscard]] OnnxModel to_onnx(const OnnxExportOptions& options = {}) const;
+  /// Returns the GGUF file of the network, with its tokenizer. `name` becomes "general.name"; `f16` rounds
+  /// matrices that are not quantized. Throws as `gguf_model`.
+  [[nodiscard]] GgufModel to_gguf(const std::string& name, bool f16 = false) const;
 
  private:
   std::shared_ptr<Module> module_;

@@ -14,11 +14,12 @@ Constant::Constant(Tensor tensor) : value_(std::move(tensor)) {}
 Constant::Constant(const Variable& variable)
     : value_(variable.tensor()), needs_gradient_(variable.requires_grad()) {}
 
+// Items are literals themselves, so nested lists join their row-major values one level at a time.
 Constant Constant::joined(const std::vector<Constant>& list) {
   Shape shape{static_cast<std::int64_t>(list.size())};
   std::vector<double> values;
   for (const Constant& item : list) {
-    FQ_CHECK(item.literal_, "constant", "a list has something else than numbers: give one tensor");
+    FQ_CHECK(item.literal_, "constant", "a list has elements that are not numbers: use one tensor");
     FQ_CHECK(item.value_.shape() == list[0].value_.shape(), "constant",
              "a list has items of shape {} and of {}: make them the same", to_string(list[0].value_.shape()),
              to_string(item.value_.shape()));
@@ -33,7 +34,7 @@ Constant Constant::joined(const std::vector<Constant>& list) {
 }
 
 Tensor Constant::tensor(std::string_view function, std::string_view what, DType literal) const {
-  FQ_CHECK(defined(), function, "the {} is missing: give a number, a list or a tensor", what);
+  FQ_CHECK(defined(), function, "the {} is missing: use a number, a list or a tensor", what);
   FQ_CHECK(!needs_gradient_, function,
            "the {} needs a gradient, and codes pass none: detach() it, or train with a fake quantization",
            what);

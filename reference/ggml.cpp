@@ -15,6 +15,8 @@ namespace {
 
 using detail::ggml_block;
 
+// Returns codes i8 [N, K] and scales f16 [N, K / 32]. The rounding of ggml's file and run-time quantizers
+// differs (ENGINES §2).
 Blocks quantized(const Tensor& x, const char* function, detail::GgmlRounding rounding) {
   detail::check_matrix(x, DType::f32, "the input", function);
   detail::check_columns(x.dim(1), ggml_block, function);
@@ -40,13 +42,16 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bit
   check_blocks(codes, scale, bits == 4 ? -8 : -128, bits == 4 ? 7 : 127, function);
   detail::check_matrix(x, DType::f32, "the input", function);
   detail::check_same_columns(x.dim(1), codes.dim(1), function);
+  // ggml repacks 8 rows together; llama.cpp uses plain buffers for other weights.
   FQ_CHECK(buffer == Buffer::plain || codes.dim(0) % 8 == 0, function,
-           "the weight has {} rows: the repack buffer takes a multiple of 8, the plain one any",
+           "the weight has {} rows: use a multiple of 8 for the repack buffer, or the plain buffer",
            codes.dim(0));
   Tensor y = Tensor::empty({x.dim(0), codes.dim(0)}, DType::f32, x.device());
   if (x.device().is_meta()) return y;
+  // ggml quantizes the activations of both weight formats to Q8_0 at run time.
   const Blocks rows = quantize_q8_0_activation(x);
   if (y.numel() == 0) return y;
+  // The two buffers have different orders of float sums, so their outputs differ in the last bits.
   const auto weight = cpu::ggml_weight(codes, scale.to(DType::f32), buffer == Buffer::repack);
   cpu::ggml_product(rows.codes, rows.scale.to(DType::f32), weight, Tensor(), y);
   return y;
@@ -83,13 +88,16 @@ using detail::ggml_block;
 
 constexpr std::int64_t kHalf = ggml_block / 2;
 
+// A block of a GGUF file: f16 scale, then 32 codes. 18 bytes for Q4_0, 34 for Q8_0.
 std::int64_t block_bytes(int bits) { return 2 + ggml_block * bits / 8; }
 
+// Little-endian, as GGUF files are.
 void write_scale(float16 scale, std::uint8_t* to) {
   to[0] = static_cast<std::uint8_t>(scale.bits & 0xffu);
   to[1] = static_cast<std::uint8_t>(scale.bits >> 8);
 }
 
+// Q4_0: byte j has code j in its low nibble and code j + 16 in its high one, both stored + 8.
 void write_codes(const std::int8_t* codes, int bits, std::uint8_t* to) {
   if (bits == 8) {
     std::memcpy(to, codes, ggml_block);
@@ -134,7 +142,7 @@ Blocks unpack(const Tensor& bytes, int bits) {
   detail::check_matrix(bytes, DType::u8, "the bytes", function);
   const std::int64_t size = block_bytes(bits), blocks = bytes.dim(1) / size;
   FQ_CHECK(blocks > 0 && bytes.dim(1) % size == 0, function,
-           "rows have {} bytes: give whole blocks of {} bytes", bytes.dim(1), size);
+           "rows have {} bytes: use whole blocks of {} bytes", bytes.dim(1), size);
   Blocks out{Tensor::empty({bytes.dim(0), blocks * ggml_block}, DType::i8, bytes.device()),
              Tensor::empty({bytes.dim(0), blocks}, DType::f16, bytes.device())};
   if (bytes.device().is_meta()) return out;
@@ -142,6 +150,7 @@ Blocks unpack(const Tensor& bytes, int bits) {
   auto* codes = out.codes.mutable_data<std::int8_t>();
   auto* scales = out.scale.mutable_data<float16>();
   for (std::int64_t b = 0; b < out.scale.numel(); ++b) {
+    // The bits are copied, so scales that are infinite or NaN survive.
     scales[b].bits = static_cast<std::uint16_t>(from[b * size] | (from[b * size + 1] << 8));
     read_codes(from + b * size + 2, bits, codes + b * ggml_block);
   }

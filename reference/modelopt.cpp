@@ -24,19 +24,21 @@ constexpr const char* kInteger = "fake_tensor_quant";
 constexpr const char* kFloat = "scaled_e4m3";
 constexpr const char* kCast = "int_cast_ste";
 
-/// x - bias, rounded to `dtype`, the promoted type of the two: x itself without bias, but f64 as f32.
+// x - bias, rounded to `dtype`, the promoted type of x and bias; x itself without bias. f64 is narrowed to
+// f32, which the reference computes in.
 struct Shifted {
   Tensor values;
   DType dtype;
   [[nodiscard]] bool is_meta() const { return values.device().is_meta(); }
 };
 
+// PyTorch's promotion of float tensors. Rank 0 does not promote.
 DType promoted(const Tensor& x, const Tensor& bias) {
   if (!bias.defined() || bias.rank() == 0 || bias.dtype() == x.dtype()) return x.dtype();
   return x.dtype() == DType::f64 || bias.dtype() == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// f(x, other) with `other` broadcast; both f32.
+// Returns f(x, other) in f32, with `other` broadcast to x.
 Tensor combined(const Tensor& x, const Tensor& other, const detail::BinaryFunction& f) {
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   if (x.numel() > 0)
@@ -45,7 +47,7 @@ Tensor combined(const Tensor& x, const Tensor& other, const detail::BinaryFuncti
 }
 
 Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
-  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: use f32, f16, bf16 or f64", name(x.dtype()));
   if (bias.defined()) (void)detail::broadcast_block(x.shape(), bias.shape(), function);
   Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias)};
   if (!bias.defined() || out.is_meta()) return out;
@@ -53,11 +55,13 @@ Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
   return out;
 }
 
+// Rounds y to the type of the result, adds the bias and rounds again, as the reference's two operations do.
 Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias) {
   if (!bias.defined() || x.is_meta()) return y.to(x.dtype);
   return combined(y.to(x.dtype).to(DType::f32), bias, detail::Add{}).to(x.dtype);
 }
 
+// Returns y and, if `masked`, the mask in the layout of x: kernels run in memory order.
 detail::Masked allocated(const Shifted& x, bool masked) {
   const Tensor& v = x.values;
   detail::Masked out{Tensor::empty(v.shape(), v.dtype(), v.device(), v.layout()), {}};
@@ -67,6 +71,7 @@ detail::Masked allocated(const Shifted& x, bool masked) {
 
 Tensor* mask_pointer(detail::Masked& out) { return out.mask.defined() ? &out.mask : nullptr; }
 
+// NaN in x makes `least` NaN and hides negative values, as in the reference (golden/README).
 void check_unsigned(const Shifted& x) {
   if (x.is_meta()) return;
   FQ_CHECK(x.values.numel() > 0, kInteger, "the input is empty and the format unsigned: use a signed one");
@@ -76,14 +81,14 @@ void check_unsigned(const Shifted& x) {
 }
 
 Tensor checked_ranges(const Amax& range) {
-  FQ_CHECK(range.defined(), kInteger, "amax is missing: give a number, a list or a tensor");
+  FQ_CHECK(range.defined(), kInteger, "amax is missing: use a number, a list or a tensor");
   const auto ranges = range.values();
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
   FQ_CHECK(negative == ranges.end(), kInteger, "amax has {}: it must not be negative", *negative);
   return range.tensor();
 }
 
-/// Quantizes by ranges that were checked, or that are on the input's GPU, which checks them.
+// Quantizes with checked ranges, or with ranges on the input's GPU, whose kernel checks them.
 detail::Masked integer_quant(const Tensor& input, const Tensor& amax, const Tensor& bias,
                              const IntFormat& format, bool masked) {
   const Shifted x = shift(input, bias, kInteger);
@@ -113,6 +118,7 @@ struct CastBounds {
   double lower, upper;
 
   static CastBounds of(const IntFormat& format, DType dtype) {
+    // The reference clamps in x's type: bounds of many bits round (16 bits in bf16) or overflow (in f16).
     const auto typed_value = [dtype](double v) { return Tensor::scalar(v, dtype).item(); };
     const double upper = typed_value(format.upper());
     FQ_CHECK(std::isfinite(upper), kCast, "the largest code {} is no number of {}: use fewer bits, or f32",
@@ -122,7 +128,7 @@ struct CastBounds {
   }
 };
 
-/// For f64: computes in doubles.
+// int_cast for f64, in double on the host.
 detail::Masked int_cast_wide(const Tensor& input, const CastBounds& bounds, bool masked) {
   using detail::Wide;
   const Tensor x = input.to(Device::cpu());
@@ -150,7 +156,7 @@ detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool maske
   return out;
 }
 
-/// Whether a range is on the GPU where it is needed.
+// True if the range is on the GPU of the input: it is used there and the host does not wait.
 bool stays(Device device, const Tensor& amax) {
   return amax.defined() && amax.device().is_cuda() && amax.device() == device;
 }
@@ -193,6 +199,7 @@ Tensor fake_tensor_quant(const Tensor& x, const Tensor& amax, const Tensor& bias
 
 Variable fake_tensor_quant(const Variable& x, const Tensor& amax, const Tensor& bias, int num_bits,
                            bool is_unsigned, bool narrow_range, bool pass_through_bwd) {
+  // A trace records the range as host values, so tracing takes the other overload.
   if (!stays(x.device(), amax) || recorder() != nullptr)
     return fake_tensor_quant(x, Amax(amax), bias, num_bits, is_unsigned, narrow_range, pass_through_bwd);
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);

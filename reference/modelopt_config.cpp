@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 constexpr const char* kAttributeConfig = "quantizer_attribute_config";
 
-/// "e4m3" is [4, 3]; anything else stays.
+// Translates a name as "e4m3" to [4, 3]. Other values are returned unchanged.
 json bits(const json& value) {
   if (!value.is_string()) return value;
   const auto text = value.get<std::string>();
@@ -20,13 +20,14 @@ json bits(const json& value) {
   return {text[1] - '0', text[3] - '0'};
 }
 
+// `type` null is ModelOpt's default; four_over_six (two candidate scales per block) has no counterpart here.
 json blocks(const json& value) {
   if (!value.is_object()) return value;
   json out = value;
   if (out.contains("scale_bits")) out["scale_bits"] = bits(out["scale_bits"]);
   if (out.contains("type") && out["type"].is_null()) out.erase("type");
   FQ_CHECK(!out.contains("four_over_six") || out["four_over_six"] == false, kAttributeConfig,
-           "block_sizes with four_over_six are not available: leave it out");
+           "block_sizes with four_over_six are unsupported: leave it out");
   out.erase("four_over_six");
   return out;
 }
@@ -37,9 +38,10 @@ bool is_dynamic(const json& value) {
   return value == "dynamic";
 }
 
+// ModelOpt writes all fields, so defaults of unsupported ones must pass.
 void refuse_unless_default(const std::string& key, const json& value) {
   const bool is_default = value.is_null() || value == false || (value.is_object() && value.empty());
-  FQ_CHECK(is_default, kAttributeConfig, "'{}' is {}: it is not available, leave it out", key, value.dump());
+  FQ_CHECK(is_default, kAttributeConfig, "'{}' is {}: it is unsupported, leave it out", key, value.dump());
 }
 
 bool is_listed(const std::string& key, std::initializer_list<std::string_view> names) {
@@ -47,6 +49,7 @@ bool is_listed(const std::string& key, std::initializer_list<std::string_view> n
 }
 
 void translate(const std::string& key, const json& value, json& out) {
+  // Only ModelOpt's exporters read these.
   if (is_listed(key, {"trt_high_precision_dtype", "effective_bits"})) return;
   if (is_listed(key, {"bias", "rotate", "backend", "backend_extra_args", "use_constant_amax"}))
     return refuse_unless_default(key, value);
@@ -68,7 +71,7 @@ void translate(const std::string& key, const json& value, json& out) {
 }  // namespace
 
 json descriptor_fields(const json& fields) {
-  FQ_CHECK(fields.is_object(), kAttributeConfig, "the fields are {}: give an object", fields.dump());
+  FQ_CHECK(fields.is_object(), kAttributeConfig, "the fields are {}: use an object", fields.dump());
   json out = json::object();
   for (const auto& [key, value] : fields.items()) translate(key, value, out);
   return out;
@@ -79,7 +82,8 @@ QuantDescriptor quantizer_attribute_config(const json& fields) {
   FQ_CHECK(all != json({{"enable", true}}), kAttributeConfig,
            "only enable is given: name a format too, as {{\"num_bits\": 8}}");
   FQ_CHECK(!all.contains("learn_amax") || all["learn_amax"] == false, kAttributeConfig,
-           "learn_amax is refused by the reference: use a QuantDescriptor to learn ranges");
+           "learn_amax is unsupported by the reference: use a QuantDescriptor to learn ranges");
+  // These configure a quantizer and have no field in a descriptor.
   for (const char* key : {"enable", "pass_through_bwd"}) {
     FQ_CHECK(!all.contains(key) || all[key].is_boolean(), kAttributeConfig, "{} is {}: use true or false",
              key, all[key].dump());

@@ -17,7 +17,7 @@ using detail::ReferenceKernels;
 constexpr const char* kDynamic = "dynamic_block_quantize";
 constexpr NumBits kE4m3{4, 3}, kE8m0{8, 0}, kE3m0{3, 0}, kE2m1{2, 1};
 
-/// Rounding of a format's magnitudes: its grid, and the result for NaN.
+// Rounding of magnitudes: the grid of the format, and the result for NaN.
 struct Element {
   Minifloat grid;
   float nan;
@@ -25,6 +25,8 @@ struct Element {
 
 Element element(const NumBits& bits) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  // Formats without exponent are grids whose min_normal is above max / 2: every step is min_normal * step,
+  // which is 1 for 8 bits, 0.5 for E1M2 and 1 for E0M3.
   if (bits == NumBits(8)) return {{0, 6, 127.0f, 64.0f, 0x1p-6f}, 0};
   if (bits == NumBits(1, 2)) return {{1, 2, 3.5f, 2.0f, 0x1p-2f}, 3.5f};
   if (bits == NumBits(0, 3)) return {{0, 3, 7.0f, 4.0f, 0x1p-2f}, 7.0f};
@@ -36,9 +38,11 @@ Element element(const NumBits& bits) {
            "num_bits is {}: use 8, (4, 3), (5, 2), (3, 2), (2, 3), (2, 1), (1, 2), (0, 3) or (3, 0)",
            to_string(bits));
   const auto grid = Minifloat::of({bits.exponent(), bits.mantissa()});
+  // Only 8-bit floats have a code for NaN. Smaller ones saturate.
   return {grid, bits.bits() == 8 ? nan : grid.max};
 }
 
+// Arguments of dynamic_block_quantize.
 struct Request {
   NumBits num_bits, scale_bits;
   std::int64_t block;
@@ -46,6 +50,7 @@ struct Request {
   BlockKernel kernel;
 };
 
+// Limits of the reference's extension, tensor_quant_mx.cu.
 void check_extension(const Request& r) {
   FQ_CHECK(r.scale_bits == kE8m0 || r.scale_bits == kE4m3, kDynamic, "scale_bits is {}: use (8, 0) or (4, 3)",
            to_string(r.scale_bits));
@@ -55,25 +60,26 @@ void check_extension(const Request& r) {
            "global_amax is given and scales of (8, 0) have none: leave it out, or use scale_bits (4, 3)");
 }
 
+// The reference's Triton kernel exists for NVFP4 only.
 void check_triton(const Request& r) {
   FQ_CHECK(
       r.num_bits == kE2m1 && r.scale_bits == kE4m3 && r.block == 16, kDynamic,
-      "the triton kernel is given num_bits {}, scale_bits {} and blocks of {}: it takes (2, 1), (4, 3) and "
-      "16, the kernel cuda_ext takes others",
+      "the triton kernel with num_bits {}, scale_bits {} and blocks of {}: use (2, 1), (4, 3) and 16, or the "
+      "kernel cuda_ext",
       to_string(r.num_bits), to_string(r.scale_bits), r.block);
   FQ_CHECK(r.global.defined(), kDynamic, "global_amax is missing: the triton kernel needs it");
 }
 
 void check(const Tensor& x, const Request& r) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, kDynamic,
-           "the input is {}: give f32, f16 or bf16", x.describe());
+           "the input is {}: use f32, f16 or bf16", x.describe());
   FQ_CHECK(x.rank() > 0, kDynamic, "the input has no axes: blocks lie along the last one");
   r.kernel == BlockKernel::triton ? check_triton(r) : check_extension(r);
   if (!r.global.defined() || r.global.values().size() == 1) return;
   const bool rows = x.rank() == 2 && r.kernel == BlockKernel::cuda_ext &&
                     static_cast<std::int64_t>(r.global.values().size()) == x.dim(0);
   FQ_CHECK(rows, kDynamic,
-           "global_amax has {} elements and the input is {}: give one, or to cuda_ext one for each row of a "
+           "global_amax has {} elements and the input is {}: use one, or to cuda_ext one for each row of a "
            "2-D input",
            r.global.values().size(), to_string(x.shape()));
 }
@@ -85,11 +91,13 @@ detail::BlockScales make_block_scales(const Tensor& x, const Request& r, float m
   if (!r.global.defined()) return {Rule::e4m3, max};
   const std::int64_t blocks_per_row = (x.shape().back() + r.block - 1) / r.block;
   const bool one = globals.numel() == 1;
+  // Each global amax serves the blocks of one row, or, if there is only one, all blocks.
   return {Rule::e4m3_of_global, max, static_cast<const float*>(globals.raw()),
           one ? std::numeric_limits<std::int64_t>::max() : std::max<std::int64_t>(blocks_per_row, 1)};
 }
 
-/// Every block is full, and of a format that the vector kernels know.
+// True if every block is full and the vector kernels have the format. Other inputs take the plain loops of
+// fake_quant_rows, where the last block of a row may be short.
 bool is_whole(const Tensor& x, const Request& r) {
   return x.shape().back() % r.block == 0 && r.num_bits != kE3m0;
 }
@@ -106,6 +114,7 @@ void extension(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor
               y);
 }
 
+// 2688 = 6 * 448, the largest E2M1 value times the largest E4M3 scale. 1e-12 is the reference's floor.
 void triton(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
   const float ratio = r.global.values()[0] / 2688.0f, global = ratio > 0 ? ratio : 1e-12f;
   if (is_whole(x, r))
@@ -113,6 +122,7 @@ void triton(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* m
   detail::run(x.device(), &ReferenceKernels::fake_quant_nvfp4_rows, x, global, y);
 }
 
+// One range per row broadcasts along the columns.
 Tensor global_mask(const Tensor& x, const Amax& global) {
   const Tensor range = global.values().size() == 1 ? global.tensor() : global.tensor().reshape({-1, 1});
   return detail::amax_mask(x, range, kDynamic);
@@ -120,9 +130,11 @@ Tensor global_mask(const Tensor& x, const Amax& global) {
 
 detail::Masked quantized(const Tensor& input, const Request& r, bool masked) {
   check(input, r);
+  // Rejects an unknown format also on `meta`, where no kernel runs.
   (void)element(r.num_bits);
   const Tensor x = input.to(Layout::row_major);
   detail::Masked out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
+  // The block kernels write the mask too if there is one bound; otherwise it takes a second pass over x.
   const bool fused = masked && is_whole(x, r) && r.global.values().size() == 1;
   if (fused) out.mask = Tensor::empty(x.shape(), DType::u1, x.device());
   const float bound = fused ? *detail::comparison_bound(x.dtype(), r.global.tensor()).data<float>()

@@ -14,11 +14,12 @@ namespace {
 
 constexpr const char* kGqa = "onnx.gqa_int8_kv";
 
-/// batch, positions, width of a head; query heads and heads of keys.
+// q is [B, S, H * D], k and v are [B, S, KV * D]. B is the batch, S the length, D the width of a head, H and
+// KV are the numbers of heads.
 struct Sizes {
   std::int64_t batch, length, width, heads, kv_heads;
 
-  /// Offset of element `d` = 0 of position s of a head, in [B, S, heads * D] and in the cache.
+  // Offset of position s of head h in [B, S, of * D], and in the cache [B, KV, S, D].
   [[nodiscard]] std::int64_t at(std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t of) const {
     return ((b * length + s) * of + h) * width;
   }
@@ -37,6 +38,7 @@ Sizes attention_sizes(const Tensor& q, const AttentionHeads& heads) {
   return {q.dim(0), q.dim(1), q.dim(2) / heads.heads, heads.heads, heads.kv_heads};
 }
 
+// The scale is per tensor, [1] or rank 0, or per channel, [1, KV, 1, D].
 void check_cached(const Tensor& x, const Tensor& scale, const Sizes& z, std::string_view what) {
   detail::check_shape(x, DType::f32, {z.batch, z.length, z.kv_heads * z.width}, what, kGqa);
   const bool single = scale.defined() && scale.numel() == 1 && scale.rank() < 2;
@@ -44,7 +46,7 @@ void check_cached(const Tensor& x, const Tensor& scale, const Sizes& z, std::str
                       "the scale", kGqa);
 }
 
-/// The codes, and their values in `values`, in the cache's order.
+// Returns the codes [B, KV, S, D]; `values` gets code * scale in the same order.
 Tensor cache(const Tensor& x, const Tensor& scale, const Sizes& z, std::vector<double>& values) {
   Tensor out = Tensor::empty({z.batch, z.kv_heads, z.length, z.width}, DType::i8);
   values.resize(static_cast<std::size_t>(out.numel()));
@@ -55,6 +57,7 @@ Tensor cache(const Tensor& x, const Tensor& scale, const Sizes& z, std::vector<d
       for (std::int64_t s = 0; s < z.length; ++s)
         for (std::int64_t d = 0; d < z.width; ++d) {
           const float step = scales[scale.numel() == 1 ? 0 : h * z.width + d];
+          // ORT multiplies by fl(1 / s). A division differs in near-ties (ENGINES §4).
           const float position = scalar::rint_(in[z.at(b, s, h, z.kv_heads) + d] * (1.0f / step));
           const std::int64_t to = z.cached(b, h, s) + d;
           codes[to] = static_cast<std::int8_t>(scalar::clamp_(position, -128.0f, 127.0f));
@@ -63,7 +66,8 @@ Tensor cache(const Tensor& x, const Tensor& scale, const Sizes& z, std::vector<d
   return out;
 }
 
-/// One row of the result: softmax of the scores of positions 0 .. s, and the values by it.
+// Computes one row of the result, causal: softmax of the scores of positions 0 .. s times their values. In
+// double, because ORT's float attention has a tolerance. O(S * D) per row.
 void attend(const float* q, const double* keys, const double* values, std::int64_t s, std::int64_t width,
             float* y) {
   std::vector<double> weights(static_cast<std::size_t>(s + 1)), sums(static_cast<std::size_t>(width), 0.0);
@@ -74,6 +78,7 @@ void attend(const float* q, const double* keys, const double* values, std::int64
     weights[static_cast<std::size_t>(t)] = score / std::sqrt(double(width));
     most = std::max(most, weights[static_cast<std::size_t>(t)]);
   }
+  // The largest score is subtracted, so that exp cannot overflow.
   for (double& w : weights) total += w = std::exp(w - most);
   for (std::int64_t t = 0; t <= s; ++t)
     for (std::int64_t d = 0; d < width; ++d)
@@ -90,6 +95,7 @@ QuantizedAttention host_attention(const Tensor& q, const Tensor& k, const Tensor
   for (std::int64_t b = 0; b < z.batch; ++b)
     for (std::int64_t h = 0; h < z.heads; ++h)
       for (std::int64_t s = 0; s < z.length; ++s) {
+        // Grouped queries: heads / kv_heads consecutive query heads share a head of keys and values.
         const std::int64_t from = z.cached(b, h / (z.heads / z.kv_heads), 0), at = z.at(b, s, h, z.heads);
         attend(q.data<float>() + at, keys.data() + from, values.data() + from, s, z.width, y + at);
       }

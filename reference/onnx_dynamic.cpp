@@ -14,12 +14,13 @@ namespace {
 
 using detail::DynamicGrid;
 
+// Codes of a row, and one scale for each block of it.
 struct BlockCodes {
   std::vector<std::int8_t> codes;
   std::vector<float> scales;
 };
 
-/// Codes of a row in blocks along it.
+// Quantizes a row in blocks as MatMulNBits does at accuracy level 4 (DEPLOY §3): s = fl(amax / 127).
 BlockCodes block_codes(const float* x, std::int64_t count, std::int64_t length) {
   BlockCodes out{std::vector<std::int8_t>(static_cast<std::size_t>(count)), {}};
   for (std::int64_t first = 0; first < count; first += length) {
@@ -61,6 +62,7 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, const T
   const std::int64_t rows = x.dim(0), columns = x.dim(1), outputs = codes.dim(1);
   detail::check_columns(columns, 1, where);
   detail::check_same_columns(columns, codes.dim(0), where);
+  // uint8 activation codes and int8 weight codes: |terms| <= 255 * 128.
   detail::check_terms(columns, 255, 128, where);
   const bool single = scale.defined() && scale.numel() == 1 && scale.rank() < 2;
   detail::check_shape(scale, DType::f32, single ? scale.shape() : Shape{outputs}, "the scale", where);
@@ -70,6 +72,8 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, const T
   const DynamicCodes q = quantize(x);
   const DynamicGrid grid{q.scale.data<float>()[0], static_cast<float>(q.zero_point.data<std::uint8_t>()[0])};
   const auto* w = codes.data<std::int8_t>();
+  // A product with ones gives the sum of the weight codes, for sum (q - z) * w = sum q * w - z * sum w.
+  // codes: [K, N], so a column has stride N.
   const std::vector<std::uint8_t> ones(static_cast<std::size_t>(columns), 1);
   auto* out = y.mutable_data<float>();
 #pragma omp parallel for schedule(static) if (rows * outputs * columns > detail::engine_parallel)
@@ -79,6 +83,7 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, const T
     for (std::int64_t m = 0; m < rows; ++m) {
       const auto* codes_of_row = q.codes.data<std::uint8_t>() + m * columns;
       const float v = grid.sum(detail::dot(codes_of_row, w + n, columns, outputs), weights, w_scale);
+      // ORT adds the bias after scaling, without an fma (ENGINES §4).
       out[m * outputs + n] = bias.defined() ? v + bias.data<float>()[n] : v;
     }
   }
@@ -91,7 +96,7 @@ Tensor matmulnbits(const Tensor& x, const Tensor& codes, const Tensor& scale, st
   detail::check_matrix(codes, DType::i8, "the codes", where);
   const std::int64_t rows = x.dim(0), columns = x.dim(1), outputs = codes.dim(0);
   FQ_CHECK(block_size >= 16 && std::has_single_bit(static_cast<std::uint64_t>(block_size)), where,
-           "blocks of {}: give a power of two, 16 or more", block_size);
+           "blocks of {}: use a power of two, 16 or more", block_size);
   detail::check_columns(columns, 1, where);
   detail::check_same_columns(columns, codes.dim(1), where);
   detail::check_terms(std::min(columns, block_size), 127, 8, where);
@@ -103,6 +108,8 @@ Tensor matmulnbits(const Tensor& x, const Tensor& codes, const Tensor& scale, st
   for (std::int64_t m = 0; m < rows; ++m) {
     const BlockCodes a = block_codes(x.data<float>() + m * columns, columns, block_size);
     for (std::int64_t n = 0; n < outputs; ++n) {
+      // ORT's order of this float sum is not known (ENGINES §4), so the reference sums in double and tests
+      // have a tolerance.
       double sum = 0;
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t first = b * block_size, count = std::min(block_size, columns - first);
@@ -120,6 +127,7 @@ Tensor matmulnbits(const Tensor& x, const Tensor& codes, const Tensor& scale, st
 }  // namespace host
 }  // namespace
 
+// Not through_host, because the result has three tensors.
 DynamicCodes dynamic_quantize_linear(const Tensor& x) {
   const Device device = x.device();
   if (!detail::device_traits(device).own_memory) return host::quantize(x);

@@ -22,6 +22,7 @@ constexpr const char* kLegacy = "legacy_fake_tensor_quant";
 
 using detail::ReferenceKernels;
 
+// The comparison is false for NaN: one NaN in x hides negative values, as in the reference (golden/README).
 void check_unsigned(const Tensor& x, const char* function) {
   FQ_CHECK(x.numel() > 0, function, "the input has no elements and the format is unsigned: use a signed one");
   if (x.device().is_meta()) return;
@@ -29,11 +30,11 @@ void check_unsigned(const Tensor& x, const char* function) {
   FQ_CHECK(!(least < 0), function, "the input has {} and the format is unsigned: use a signed one", least);
 }
 
-/// x, repeated where amax has more ranges.
+// Returns x, repeated where amax has more axes or elements.
 template <class X>
 X against(const X& x, const Amax& amax, const char* function) {
   FQ_CHECK(amax.defined() && !amax.values().empty(), function,
-           "amax is missing: give a number, a list or a tensor");
+           "amax is missing: use a number, a list or a tensor");
   return detail::broadcast_up(x, {amax.shape()}, function);
 }
 
@@ -42,13 +43,15 @@ void check(const Tensor& x, const Amax& amax, const IntFormat& format, const cha
   if (format.is_unsigned) check_unsigned(x, function);
   const auto ranges = amax.values();
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
+  // A NaN in amax hides a negative value, because the reference checks the minimum.
   FQ_CHECK(negative == ranges.end() || std::ranges::any_of(ranges, scalar::is_nan_), function,
            "amax has {}: it must not be negative", *negative);
   detail::check_broadcast(x.shape(), amax.shape(), function);
 }
 
-/// The scale that is given out, of each range.
+// Returns the scale of each range as the reference returns it: 1 where amax is too small for a scale.
 Tensor output_scales(const Amax& amax, const IntFormat& format) {
+  // A NaN anywhere turns the guard for small ranges off: the reference tests min(amax) <= 2^-24.
   const bool guard = std::ranges::none_of(amax.values(), scalar::is_nan_);
   const auto upper = static_cast<float>(format.upper());
   Tensor scales = amax.tensor();
@@ -65,15 +68,17 @@ DType code_type(const Tensor& x, std::optional<DType> output_dtype) {
   return *output_dtype;
 }
 
+// The reference raises ValueError where the largest scale exceeds f16. A NaN makes that comparison false.
 void check_half(const Tensor& x, const Tensor& scale) {
   if (x.dtype() != DType::f16) return;
   const auto s = scale.to_vector<float>();
   if (std::ranges::any_of(s, scalar::is_nan_)) return;
   const float largest = *std::ranges::max_element(s);
-  FQ_CHECK(largest <= 65504.0f, kCodes, "a scale is {}, too large for f16: give f32, or a larger amax",
+  FQ_CHECK(largest <= 65504.0f, kCodes, "a scale is {}, too large for f16: use f32, or a larger amax",
            largest);
 }
 
+// The reference returns the scale as a differentiable output and ignores its gradient: x gets zeros from it.
 Variable accepting_gradient(Tensor scale, const Variable& x) {
   const Tensor like = x.tensor();
   return detail::record(kScale, std::move(scale), {x},
@@ -90,6 +95,7 @@ Tensor legacy(const Tensor& x, const Amax& amax, const IntFormat& format) {
   return y;
 }
 
+// f64 inputs take plain loops in double. The overloads below choose by this, because an Amax stores f32 only.
 bool is_wide(const Tensor& x) { return x.defined() && x.dtype() == DType::f64; }
 
 /// Range of an f64 input and its factors, computed in the type of the ranges.
@@ -99,13 +105,14 @@ struct WideRange {
 
 std::vector<WideRange> wide_ranges(const Tensor& amax, double upper, const char* function) {
   FQ_CHECK(amax.defined() && is_floating(amax.dtype()), function,
-           "amax is missing: give a number, a list or a tensor");
+           "amax is missing: use a number, a list or a tensor");
   const bool in_double = amax.dtype() == DType::f64;
   const auto values = amax.to(Device::cpu()).to(DType::f64).to_vector<double>();
   const bool guard = std::ranges::none_of(values, [](double a) { return std::isnan(a); });
   std::vector<WideRange> out;
   for (const double a : values) {
     FQ_CHECK(!guard || a >= 0, function, "amax has {}: it must not be negative", a);
+    // The reference divides in the type of amax, so f32 ranges have an f32 scale also for an f64 input.
     const double scale =
         in_double ? upper / a : static_cast<double>(static_cast<float>(upper) / static_cast<float>(a));
     const bool tiny = guard && a <= 0x1p-24;
@@ -139,6 +146,7 @@ WideCodes wide_codes(const Tensor& input, const Tensor& amax, const IntFormat& f
     const WideRange& range = ranges[static_cast<std::size_t>(j)];
     for (auto i = begin; i < end; ++i) {
       const double code = std::rint(v[i] * range.factor);
+      // std::clamp requires ordered values; NaN stays NaN.
       const double clamped = std::isnan(code) ? code : std::clamp(code, lower, upper);
       codes[i] = values ? clamped / range.divisor : clamped;
       cpu::set_bit(mask, i, std::fabs(v[i]) <= range.amax);
@@ -212,6 +220,7 @@ Quantized<Tensor> tensor_quant(const Tensor& input, const Amax& amax, int num_bi
   const Tensor scales = output_scales(amax, format);
   const DType dtype = code_type(x, output_dtype);
   check_half(x, scales);
+  // Codes of up to 16 bits are exact in f32; the type of the result rounds them once (bf16 has 8 bits).
   Tensor codes = Tensor::empty(x.shape(), DType::f32, x.device());
   detail::run(x.device(), &ReferenceKernels::integer_codes, x.to(Layout::row_major).to(DType::f32),
               amax.tensor(), format, codes);

@@ -19,11 +19,12 @@ using detail::ReferenceKernels;
 constexpr const char* kAffine = "fake_affine_tensor_quant";
 constexpr const char* kClip = "clip";
 
-/// Type of the result: x's type if both bounds have rank 0, else f32.
+// Type of the result. PyTorch does not promote x for operands of rank 0; other bounds are f32.
 DType result_type(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   return lower.rank() == 0 && upper.rank() == 0 ? x.dtype() : DType::f32;
 }
 
+// Bounds of fake_affine_tensor_quant, f32, and the block of x that shares each.
 struct Range {
   Tensor min, max;
   Shape block;
@@ -38,6 +39,7 @@ Range checked_range(const Tensor& x, const Amax& min_range, const Amax& max_rang
 }
 
 Tensor fake_quantized(const Tensor& x, const Range& range, int num_bits) {
+  // -2^(b-1) .. 2^(b-1) - 1, so that upper - lower = 2^b - 1 steps cover the range.
   const float lower = static_cast<float>(Format(IntFormat{num_bits}).integer().lower()), upper = -lower - 1;
   Tensor y = Tensor::empty(x.shape(), result_type(x, range.min, range.max), x.device());
   if (x.device().is_meta()) return y.to(x.layout());
@@ -62,12 +64,13 @@ Tensor fake_quantized(const Tensor& x, const Range& range, int num_bits) {
   return y.to(x.layout());
 }
 
-/// Bounds of one shape, f32, as x is compared with them.
+// Bounds of one shape in f32, rounded as the comparison with x rounds them, and the type of the result.
 struct Bounds {
   Tensor lower, upper;
   DType result;
 };
 
+// Repeats a bound of one element to the shape of the other bound.
 Tensor stretched(const Tensor& bound, const Tensor& other) {
   if (bound.numel() != 1 || other.numel() == 1) return bound;
   return Tensor::full(other.shape(), bound.item());
@@ -75,13 +78,14 @@ Tensor stretched(const Tensor& bound, const Tensor& other) {
 
 Bounds clip_bounds(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   detail::check_floats(x, kClip);
-  FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
+  FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: use clip_value_min and _max");
   const Tensor low = detail::comparison_bound(x.dtype(), lower),
                high = detail::comparison_bound(x.dtype(), upper);
   Bounds out{stretched(low, high), stretched(high, low), result_type(x, lower, upper)};
   FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
-           "the bounds are {} and {}: give one shape to both, or one element to one",
-           to_string(lower.shape()), to_string(upper.shape()));
+           "the bounds are {} and {}: use one shape to both, or one element to one", to_string(lower.shape()),
+           to_string(upper.shape()));
+  // The counts are equal here; the shapes may still differ in axes of size 1.
   const Tensor& wider = out.lower.rank() < out.upper.rank() ? out.upper : out.lower;
   const Shape shape = wider.shape();
   detail::check_broadcast(x.shape(), shape, kClip);
@@ -103,12 +107,13 @@ Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, con
   return apply_mask(dy.to(DType::f32), mask).to(x.dtype());
 }
 
-/// The sums of dy where x <= bound, or x >= bound with `above`, in the shape and type of `like`.
+// Returns the sums of dy where x <= bound, or x >= bound with `above`, in shape and type of the input `like`.
 Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Tensor& like,
                       bool above) {
   const auto values = [](const Tensor& t) { return t.to(Layout::row_major).to(DType::f32); };
   Tensor sums = Tensor::empty(bound.shape(), DType::f64, x.device());
   detail::run(x.device(), &ReferenceKernels::sum_beyond, values(x), values(dy), bound, above, sums);
+  // The bound was stretched to the other one's shape: its gradient is the total.
   if (like.numel() == 1 && sums.numel() != 1) {
     const auto each = sums.to_vector<double>();
     sums = Tensor::full({}, std::accumulate(each.begin(), each.end(), 0.0), DType::f64, x.device());
@@ -126,6 +131,7 @@ Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, cons
                                   int num_bits) {
   const Variable v = x.as_float();
   const Range range = checked_range(v.tensor(), min_range, max_range);
+  // The mask is computed in the forward pass, so that backward keeps one bit per element instead of x.
   Tensor y = fake_quantized(v.tensor(), range, num_bits), mask;
   if (detail::needs_grad({v})) {
     const Tensor lower = detail::comparison_bound(v.tensor().dtype(), range.min);
@@ -156,7 +162,7 @@ Tensor clip(const Tensor& x, const Amax& clip_value_min, const Amax& clip_value_
 
 Variable clip(const Variable& x, const Variable& clip_value_min, const Variable& clip_value_max) {
   FQ_CHECK(clip_value_min.defined() && clip_value_max.defined(), kClip,
-           "a bound is missing: give clip_value_min and _max");
+           "a bound is missing: use clip_value_min and _max");
   const Variable v = x.as_float(), low = clip_value_min.as_float(), high = clip_value_max.as_float();
   const Bounds b = clip_bounds(v.tensor(), low.tensor(), high.tensor());
   Tensor y = clipped(v.tensor(), b);

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kCastFloat8 = "cast_float8";
 constexpr const char* kDecode = "decode_float8";
 
-/// Codes of all elements.
+// Returns f(x[i]) as codes, one byte each.
 template <class F>
 Tensor encode(const Tensor& x, DType dtype, F f) {
   Tensor codes = Tensor::empty(x.shape(), dtype, x.device());
@@ -28,7 +28,7 @@ Tensor encode(const Tensor& x, DType dtype, F f) {
   return codes.to(x.layout());
 }
 
-/// `beyond` and its sign where |v| > `limit`.
+// Encodes as E4M3 or E5M2. Where |v| > `limit`, the code is `beyond` (NaN or infinity) with the sign of v.
 Tensor encode_minifloat(const Tensor& x, DType dtype, float limit, std::uint8_t beyond) {
   const Minifloat grid = detail::dtype_minifloat(dtype);
   return encode(x, dtype, [=](float v) {
@@ -37,11 +37,12 @@ Tensor encode_minifloat(const Tensor& x, DType dtype, float limit, std::uint8_t 
   });
 }
 
-/// Half to even between powers of two, whose mantissa is the odd one: 1.5 goes up. Below the smallest normal
-/// float the powers are 0, which represents 2^-127, and 2^-126.
+// Rounds |v| to a power of two: a mantissa of 1.5 or more goes up. Below the smallest normal float the codes
+// are 0 (2^-127) and, for more than 2^-127, 1 (2^-126).
 std::uint8_t encode_e8m0(float v) {
   const std::int32_t word = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
   const std::int32_t half = word < 0x00800000 ? 0x003fffff : 0x00400000;
+  // The minimum avoids the integer overflow of NaN words. The last line gives NaN and infinity their code.
   const std::int32_t code = (std::min(word, 0x7f7fffff) + half) >> 23;
   return static_cast<std::uint8_t>(word < 0x7f800000 ? code : 0xff);
 }
@@ -55,17 +56,19 @@ namespace host {
 
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCastFloat8,
-           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+           "the input is {}: use f32, f16 or bf16", name(x.dtype()));
   check_codes(dtype, kCastFloat8);
   if (dtype == DType::f8_e8m0) return encode(x, dtype, encode_e8m0);
   const float never = std::numeric_limits<float>::infinity();
+  // 464 is half-way between 448 and the next step, and ties to 448. For E5M2 the half-way point 61440 ties to
+  // infinity, so the limit lies just below it.
   if (dtype == DType::f8_e4m3) return encode_minifloat(x, dtype, saturate ? never : 464.0f, 0x7f);
   return encode_minifloat(x, dtype, saturate ? never : std::nextafter(61440.0f, 0.0f), 0x7c);
 }
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
   check_codes(codes.dtype(), kDecode);
-  FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
+  FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: use a float type", name(dtype));
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
   if (!codes.device().is_meta())
     detail::map_blocks(

@@ -18,7 +18,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr const char* kLearnableTensor = "fake_quantize_learnable_per_tensor_affine";
 constexpr const char* kLearnableChannel = "fake_quantize_learnable_per_channel_affine";
 
-/// Each zero point as f(clamp(it)).
+// Returns the zero points rounded by f(z, quant_min, quant_max).
 template <class F>
 Tensor rounded_zero_points(const Tensor& zero_point, const Range& range, F f) {
   auto values = zero_point.to_vector<float>();
@@ -26,6 +26,8 @@ Tensor rounded_zero_points(const Tensor& zero_point, const Range& range, F f) {
   return Tensor::from(values, zero_point.shape());
 }
 
+// torch rounds the zero point differently in its forward and backward functions per tensor (golden/README,
+// torch.h5). They differ for ties and negative fractions.
 float forward_zero_point(float z, float lower, float upper) {
   return scalar::rint_(scalar::clamp_(z, lower, upper));
 }
@@ -37,18 +39,21 @@ float backward_zero_point(float z, float lower, float upper) {
 /// Gradients of x, the scale and the zero point.
 std::vector<Tensor> gradients(const Tensor& x, const Tensor& dy, const Grid& grid, const Shape& scales,
                               double grad_factor) {
+  // Sums in double: torch's order of summation is unspecified and its results carry a tolerance.
   std::vector<double> d_scale(grid.rows.size()), d_zero(grid.rows.size());
   const float lower = grid.range.lowest(), upper = grid.range.highest();
   const Tensor dx = detail::map_rows(
       x, dy.to(x.dtype()), grid.block, grid.rows, x.dtype(),
       [&](float v, float d, const AffineRow& row, std::int64_t j) {
         const float reached = scalar::affine_position_inside(v, row.reciprocal, row.entry);
+        // An overflowing int64 cast gives INT64_MIN, which lies outside of every range. So does NaN.
         const float position = scalar::select_(scalar::less_equal_(reached, grid.limit), reached, -infinity);
         const bool inside = scalar::mask_closed(position, lower, upper);
         const auto at = static_cast<std::size_t>(j);
         d_scale[at] +=
             static_cast<double>(d) *
             scalar::affine_scale_slope(v, position, row.scale, row.reciprocal, row.exit, lower, upper);
+        // The zero point changes y only where the code saturates: y = (bound - z) * s.
         d_zero[at] -= inside ? 0 : static_cast<double>(d) * row.scale;
         return scalar::mul_(d, scalar::select_(inside, 1.0f, 0.0f));
       });
@@ -68,7 +73,7 @@ Variable recorded(const char* op, const Variable& x, const Variable& scale, cons
 }
 
 void check_learnt(const Variable& learnt, const char* what, const char* function) {
-  FQ_CHECK(learnt.tensor().dtype() == DType::f32, function, "the {} is {}: give f32", what,
+  FQ_CHECK(learnt.tensor().dtype() == DType::f32, function, "the {} is {}: use f32", what,
            name(learnt.tensor().dtype()));
 }
 
@@ -84,8 +89,9 @@ Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Vari
   check_learnt(scale, "scale", kLearnableTensor);
   check_learnt(zero_point, "zero point", kLearnableTensor);
   FQ_CHECK(scale.numel() == 1 && zero_point.numel() == 1, kLearnableTensor,
-           "the scale is {} and the zero point {}: give one element each, or use the form per channel",
+           "the scale is {} and the zero point {}: use one element each, or use the form per channel",
            to_string(scale.shape()), to_string(zero_point.shape()));
+  // Forward and backward use grids that differ in the zero point and in the limit of positions.
   const auto grid = [&](auto rounding) {
     const double zero = rounded_zero_points(zero_point.tensor(), range, rounding).item();
     return tensor_grid(v.tensor(), scale.item(), static_cast<std::int64_t>(zero), range);

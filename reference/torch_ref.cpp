@@ -22,11 +22,14 @@ constexpr const char* kChannel = "fake_quantize_per_channel_affine";
 
 }  // namespace
 
+// Per tensor, positions of any size saturate: no limit. torch keeps the scale as float and multiplies by its
+// reciprocal.
 Grid tensor_grid(const Tensor& x, double scale, std::int64_t zero_point, const Range& range) {
   const auto s = static_cast<float>(scale), z = static_cast<float>(zero_point);
   return {x.shape(), {AffineRow{s, 1.0f / s, z, z}}, range, std::numeric_limits<float>::infinity()};
 }
 
+// Per channel, torch casts positions to int64. Above `channel_limit` the cast overflows.
 Grid channel_grid(const Tensor& x, const Tensor& scale, const Tensor& zero_point, int axis,
                   const Range& range) {
   Shape block = x.shape();
@@ -39,7 +42,7 @@ Grid channel_grid(const Tensor& x, const Tensor& scale, const Tensor& zero_point
 }
 
 void check_input(const Tensor& x, const Range& range, const char* function) {
-  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: use f32, f16, bf16 or f64", name(x.dtype()));
   FQ_CHECK(range.lower <= range.upper, function, "quant_min {} is above quant_max {}: swap them", range.lower,
            range.upper);
 }
@@ -50,15 +53,16 @@ void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_poi
            detail::allowed_indices(x.rank()));
   const Shape one_each{x.dim(axis)};
   FQ_CHECK(scale.dtype() == DType::f32 && scale.shape() == one_each, function,
-           "the scale is {} {}: give f32 {}, one for each index of axis {}", name(scale.dtype()),
+           "the scale is {} {}: use f32 {}, one for each index of axis {}", name(scale.dtype()),
            to_string(scale.shape()), to_string(one_each), axis);
   FQ_CHECK(zero_point.shape() == one_each, function,
-           "the zero point is {}: give {}, one for each index of axis {}", to_string(zero_point.shape()),
+           "the zero point is {}: use {}, one for each index of axis {}", to_string(zero_point.shape()),
            to_string(one_each), axis);
 }
 
 namespace {
 
+// Integer zero points: rne(x / s) + z.
 struct Outside {
   static float position(float x, const AffineRow& row) {
     return scalar::affine_position(x, row.reciprocal, row.entry);
@@ -67,6 +71,7 @@ struct Outside {
     return scalar::linear_value(code, row.scale, row.exit);
   }
 };
+// f32 zero points of channels: rne(fma(x, 1 / s, z)), and the value in double, rounded once.
 struct Fused {
   static float position(float x, const AffineRow& row) {
     return scalar::affine_position_inside(x, row.reciprocal, row.entry);
@@ -76,13 +81,14 @@ struct Fused {
     return static_cast<float>(scalar::linear_value(Wide{code}, Wide{row.scale}, Wide{row.exit}).value);
   }
 };
+// f16 zero points of channels: product and sum are rounded separately.
 struct Summed : Fused {
   static float position(float x, const AffineRow& row) {
     return scalar::rint_(scalar::add_(scalar::mul_(x, row.reciprocal), row.entry));
   }
 };
 
-/// f(the arithmetic of its zero points).
+// Calls f with the zero-point arithmetic of the grid.
 template <class F>
 Tensor with_sum(const Grid& grid, F&& f) {
   switch (grid.sum) {
@@ -103,8 +109,10 @@ Tensor fake_quantize(const Tensor& x, const Grid& grid) {
   return with_sum(grid, [&](auto sum) {
     return detail::map_rows(x, grid.block, grid.rows, x.dtype(), [=](float v, const AffineRow& row) {
       const float position = sum.position(v, row);
-      const float kept = scalar::select_(scalar::less_equal_(position, limit), position, lower);
-      return sum.value(scalar::clamp_(kept, lower, upper), row);
+      // An overflowing cast gives INT64_MIN, which clamps to quant_min. NaN fails the comparison and gives
+      // quant_min too.
+      const float bounded = scalar::select_(scalar::less_equal_(position, limit), position, lower);
+      return sum.value(scalar::clamp_(bounded, lower, upper), row);
     });
   });
 }
@@ -118,6 +126,8 @@ Tensor gradient(const Tensor& x, const Tensor& dy, const Grid& grid) {
     return detail::map_rows(x, dy.to(x.dtype()), grid.block, grid.rows, x.dtype(),
                             [=](float v, float d, const AffineRow& row, std::int64_t) {
                               const bool inside = scalar::mask_closed(sum.position(v, row), lower, upper);
+                              // A product with the mask, as in torch: a negative gradient outside of the
+                              // range becomes -0.
                               return scalar::mul_(d, scalar::select_(inside, 1.0f, 0.0f));
                             });
   });
@@ -146,7 +156,8 @@ Grid checked_channel_grid(const Tensor& x, const Tensor& scale, const Tensor& ze
   Grid grid = channel_grid(x, scale, zero_point, axis, range);
   if (is_floating(zero_point.dtype())) {
     FQ_CHECK(zero_point.dtype() == DType::f32 || zero_point.dtype() == DType::f16, kChannel,
-             "the zero point is {}: give an integer type, f32 or f16", name(zero_point.dtype()));
+             "the zero point is {}: use an integer type, f32 or f16", name(zero_point.dtype()));
+    // torch rejects f64 and bf16 zero points. Float zero points need not lie within the range.
     grid.sum = zero_point.dtype() == DType::f32 ? ZeroPointSum::fused : ZeroPointSum::summed;
     return grid;
   }

@@ -16,9 +16,10 @@ IntegerType IntegerType::named(std::string_view name) {
     const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), type.bits);
     if (error != std::errc() || end != bits.data() + bits.size()) type.bits = 0;
   }
+  // `bits` is 0 for a name that does not parse, which both conditions reject.
   const bool wide = !type.is_unsigned && (type.bits == 16 || type.bits == 32);
   FQ_CHECK((type.bits >= 1 && type.bits <= 8) || wide, "torchao",
-           "the dtype '{}' is none to quantize to: use int1 to int8, uint1 to uint8, int16 or int32", name);
+           "the dtype '{}' is unsupported: use int1 to int8, uint1 to uint8, int16 or int32", name);
   return type;
 }
 
@@ -45,25 +46,27 @@ using detail::AffineRow;
 using detail::promoted;
 using detail::rounded_value;
 
+// Returns the elements of a scale or zero point in row-major order, one per block.
 std::vector<float> block_values(const Tensor& t, std::int64_t count, const char* what, const char* function) {
-  FQ_CHECK(t.numel() == count, function, "the {} is {} for {} blocks: give one element for each", what,
+  FQ_CHECK(t.numel() == count, function, "the {} is {} for {} blocks: use one element for each", what,
            to_string(t.shape()), count);
   return t.to(DType::f32).to_vector<float>();
 }
 
+// `strict` is off for dequantization, where torchao reads a missing zero point as 0.
 void check_zero_point(const Parameters& p, bool strict, const char* function) {
   const bool given = p.zero_point.defined();
   FQ_CHECK(!given || p.domain != ZeroPointDomain::none, function,
            "a zero point is given and its domain is NONE: leave one of the two out");
   FQ_CHECK(given || p.domain == ZeroPointDomain::none || !strict, function,
-           "the zero point is missing: give one for each scale, or the domain NONE");
+           "the zero point is missing: use one for each scale, or the domain NONE");
   if (given && is_floating(p.zero_point.dtype())) check_float(p.zero_point.dtype(), "zero point", function);
 }
 
 }  // namespace
 
 void check_float(DType dtype, const char* what, const char* function) {
-  FQ_CHECK(is_floating(dtype) && dtype != DType::f64, function, "the {} is {}: give f32, f16 or bf16", what,
+  FQ_CHECK(is_floating(dtype) && dtype != DType::f64, function, "the {} is {}: use f32, f16 or bf16", what,
            name(dtype));
 }
 
@@ -71,8 +74,9 @@ Codes Codes::of(IntegerType type, const CodeRange& range, const char* function) 
   const std::int64_t lower = range.quant_min.value_or(type.lower()),
                      upper = range.quant_max.value_or(type.upper());
   FQ_CHECK(lower >= type.lower() && upper <= type.upper(), function,
-           "quant_min {} and quant_max {} are out of {}: stay within {} to {}", lower, upper, type.name(),
-           type.lower(), type.upper());
+           "quant_min {} and quant_max {} exceed {}: use {} to {}", lower, upper, type.name(), type.lower(),
+           type.upper());
+  // A floating zero point is the value of the middle code, (qmax + qmin + 1) / 2.
   return {static_cast<float>(lower), static_cast<float>(upper), static_cast<float>(upper + lower + 1) / 2};
 }
 
@@ -83,9 +87,12 @@ Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes
   const std::int64_t count = numel(scale_shape(shape, p.block_size, function));
   const bool given = p.zero_point.defined(), floating = p.domain == ZeroPointDomain::floating;
   const DType scale_type = p.scale.dtype(), zero_type = given ? p.zero_point.dtype() : scale_type;
+  // PyTorch's promotion: 16-bit operands of one type round every operation to it, integer zero points do not
+  // count.
   const DType product = promoted(dtype, scale_type), base = promoted(scale_type, zero_type);
   Grid grid{p.block_size, {}, codes, floating, floating ? promoted(dtype, base) : product};
   FQ_CHECK(
+      // Rounded to f16, such bounds would be infinite and the clamp would have no effect.
       !strict || grid.steps != DType::f16 || (codes.lower >= -65504.0f && codes.upper <= 65504.0f), function,
       "codes of {} to {} exceed the range of f16, the type of the scale: use an f32 scale, or fewer bits",
       codes.lower, codes.upper);
@@ -96,8 +103,9 @@ Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes
   for (std::size_t i = 0; i < scales.size(); ++i) {
     AffineRow& row = grid.rows[i];
     row.scale = scales[i];
+    // torchao multiplies by fl(1 / scale) in the scale's type; only the floating domain divides.
     row.reciprocal = rounded_value(scale_type, 1.0f / scales[i]);
-    // Adding -0 changes nothing, not even the sign of a zero.
+    // Without a zero point the formulas add -0, which changes no number, not even the sign of a zero.
     row.entry = !given ? -0.0f
                 : floating
                     ? rounded_value(base, zeros[i] - rounded_value(scale_type, scales[i] * codes.middle))
@@ -111,6 +119,7 @@ namespace {
 
 constexpr const char* kBlockSize = "torchao.get_block_size";
 
+// Block shape of each granularity: elements along each axis that share a scale.
 struct BlockOf {
   const Shape& shape;
 
@@ -146,6 +155,7 @@ Shape scale_shape(const Shape& input_shape, const Shape& block_size, std::string
   Shape out(input_shape.size(), 1);
   for (std::size_t a = 0; a < out.size(); ++a) {
     const std::int64_t length = block_size[a], size = input_shape[a];
+    // A block as long as its axis fits also if the axis is empty, where size % length is undefined.
     if (length == size) continue;
     FQ_CHECK(length > 0 && size % length == 0, function,
              "the block {} does not divide the input {}: choose a divisor of {} along axis {}",

@@ -9,7 +9,8 @@
 namespace fq::torchao {
 namespace {
 
-/// P rounds the way to the code, T the way back.
+// Arithmetic of one element. Quantization rounds every operation to P, the promoted type of x and the
+// parameters. Dequantization rounds to T, the type of the result. `floating`: the zero point is a value.
 template <class P, class T, bool floating>
 struct Steps {
   using Position = detail::Step<P>;
@@ -28,7 +29,7 @@ struct Steps {
     else
       return scalar::affine_position(Position{x}, Position{row.reciprocal}, Position{row.entry});
   }
-  /// Unrounded by T.
+  // Returns the clamped code without rounding to T.
   [[nodiscard]] float code(float x, const detail::AffineRow& row) const {
     return static_cast<float>(scalar::clamp_keeping_(position(x, row), lower, upper));
   }
@@ -39,11 +40,12 @@ struct Steps {
     else
       return static_cast<float>(scalar::linear_value(Result{detail::rounded<T>(code)}, scale, zero_point));
   }
-  /// q - mid, by P and then by T.
+  // Returns q - mid, rounded to P and then to T.
   [[nodiscard]] float centred(float code) const {
     return detail::rounded<T>(detail::rounded<P>(code - middle));
   }
-  /// The gradient of x, from the one that reaches the position.
+  // Returns the gradient of x: fl(dy * s) * r or / s. These are two roundings and not dy, because torchao
+  // differentiates dequantization and quantization in sequence.
   [[nodiscard]] float gradient(float x, float dy, const detail::AffineRow& row) const {
     const Result reached = reaching(x, dy, row);
     using scalar::div_, scalar::mul_;
@@ -66,7 +68,7 @@ struct Steps {
   }
 };
 
-/// Calls f(Steps) for results of type `result` and a way to the codes rounded to `steps`: that type or f32.
+// Calls f(Steps) for results of type `result` and quantization rounded to `steps`, which is that type or f32.
 template <class F>
 decltype(auto) visit_steps(DType result, DType steps, const Grid& grid, F&& f) {
   return detail::visit_rounding(result, [&]<class T>(T) {
@@ -82,6 +84,7 @@ constexpr const char* kQuantize = "quantize_affine";
 constexpr const char* kDequantize = "dequantize_affine";
 constexpr const char* kFake = "fake_quantize_affine";
 
+// torchao stores uint1 to uint7 in uint8 and rejects int1 to int7 as an output type.
 DType code_dtype(IntegerType type, const char* function) {
   FQ_CHECK(type.is_unsigned || type.bits >= 8, function,
            "codes of {} cannot be stored: use int8 with quant_min and quant_max", type.name());
@@ -112,6 +115,7 @@ Tensor input_gradient(const Tensor& x, const Tensor& dy, const Grid& grid) {
 }
 
 Tensor scale_gradient(const Tensor& x, const Tensor& dy, const Grid& grid, const Tensor& scale) {
+  // map_rows runs on one thread, so the sums need no lock. The error of sums in double is far below f32.
   std::vector<double> sums(grid.rows.size());
   visit_steps(x.dtype(), grid.steps, grid, [&](const auto& steps) {
     (void)detail::map_rows(x, dy, grid.block, grid.rows, x.dtype(),
@@ -128,6 +132,7 @@ Grid fake_grid(const Tensor& x, const Parameters& p, IntegerType type, const Cod
   return make_grid(x.shape(), x.dtype(), p, Codes::of(type, range, kFake), true, kFake);
 }
 
+// torchao compares the codes after the clamp, so every code except NaN is inside.
 Tensor code_mask(const Tensor& x, const Grid& grid) {
   const Tensor codes = visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
     return detail::map_rows(x, grid.block, grid.rows, DType::f32,
@@ -149,6 +154,7 @@ Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& s
   return visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
     return detail::map_rows(x, grid.block, grid.rows, stored, [&](float v, const AffineRow& row) {
       const float code = steps.code(v, row);
+      // An x86 cast of NaN to 8 or 16 bits gives 0.
       return scalar::is_nan_(code) ? 0.0f : code;
     });
   });
@@ -158,13 +164,15 @@ Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Ten
                          const Tensor& zero_point, IntegerType input_dtype, const CodeRange& range,
                          ZeroPointDomain domain, DType output_dtype) {
   check_float(output_dtype, "output", kDequantize);
+  // uint1 to uint7 have no type of their own here, so every integer type is accepted for their codes.
   const bool any = input_dtype.is_unsigned && input_dtype.bits < 8;
   const DType stored = code_dtype(input_dtype, kDequantize);
   FQ_CHECK(any ? !is_floating(codes.dtype()) : codes.dtype() == stored, kDequantize,
-           "the codes are {} and input_dtype is {}: give {}", name(codes.dtype()), input_dtype.name(),
+           "the codes are {} and input_dtype is {}: use {}", name(codes.dtype()), input_dtype.name(),
            name(stored));
   const Grid grid = make_grid(codes.shape(), output_dtype, {block_size, scale, zero_point, domain},
                               Codes::of(input_dtype, range, kDequantize), false, kDequantize);
+  // f32 for P: torchao subtracts mid in f32 before it converts to the output type.
   return visit_steps(output_dtype, DType::f32, grid, [&](const auto& steps) {
     return detail::map_rows(codes, grid.block, grid.rows, output_dtype,
                             [&](float code, const AffineRow& row) { return steps.value(code, row); });

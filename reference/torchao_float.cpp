@@ -24,7 +24,7 @@ Minifloat float_grid(DType float8, const char* function) {
   return detail::dtype_minifloat(float8);
 }
 
-/// amax within its bounds over `max`, each rounded to T.
+// Returns fl(amax / max) with amax clamped to its bounds, each operation rounded to T.
 template <class T>
 float float8_scale(float amax, float max, const Float8ScaleOptions& options) {
   using V = detail::Step<T>;
@@ -34,14 +34,16 @@ float float8_scale(float amax, float max, const Float8ScaleOptions& options) {
   return static_cast<float>(scalar::unit_scale(V{amax}, V{max}));
 }
 
-/// 2^rne(log2(s)), each step rounded to T.
+// Returns the nearest power of two, 2^rne(log2(s)), each step rounded to T. Scales stored as E8M0 are such
+// powers.
 template <class T>
 float power_near(float scale) {
   const float exponent = scalar::rint_(detail::rounded<T>(log2_rounded(scale)));
   return detail::rounded<T>(std::exp2(exponent));
 }
 
-/// The block that one element of the scale is for.
+// Returns the block of elements that share one element of the scale: all of x, or size / parts along each
+// axis.
 Shape scale_block(const Shape& x, const Tensor& scale, const char* function) {
   if (scale.numel() == 1) return x;
   Shape block = x;
@@ -52,15 +54,16 @@ Shape scale_block(const Shape& x, const Tensor& scale, const char* function) {
     if (fits) block[a] = x[a] / parts;
   }
   FQ_CHECK(fits, function,
-           "the scale is {}, the input {}: give one element, or a scale of the same rank whose sizes divide "
+           "the scale is {}, the input {}: use one element, or a scale of the same rank whose sizes divide "
            "the input's",
            to_string(scale.shape()), to_string(x));
   return block;
 }
 
+// Returns the scale as f32, which represents f16 and bf16 exactly.
 Tensor checked_scales(const Tensor& scale, const char* function) {
   FQ_CHECK(is_floating(scale.dtype()) && scale.dtype() != DType::f64, function,
-           "the scale is {}: give f32, f16 or bf16", name(scale.dtype()));
+           "the scale is {}: use f32, f16 or bf16", name(scale.dtype()));
   return scale.to(DType::f32);
 }
 
@@ -70,9 +73,9 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
                            const Float8ScaleOptions& options) {
   const float max = float_grid(float8_dtype, kChoose).max;
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
-           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+           "the input is {}: use f32, f16 or bf16", name(x.dtype()));
   FQ_CHECK(options.scale_dtype == DType::f32 || options.scale_dtype == DType::f8_e8m0, kChoose,
-           "the scale is to be {}: use f32 or f8_e8m0", name(options.scale_dtype));
+           "scale_dtype is {}: use f32 or f8_e8m0", name(options.scale_dtype));
   const Reduction r = reduction(x.shape(), block_size, kChoose);
   check_kept(r, kChoose);
   if (x.device().is_meta()) return Tensor::empty(r.kept, DType::f32, x.device());
@@ -80,6 +83,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
   std::vector<float> scales;
   detail::visit_rounding(x.dtype(), [&]<class T>(T) {
     for (std::size_t i = 0; i < ranges.lower.size(); ++i) {
+      // amax = max(hi, -lo). clamp_min keeps a NaN, which block_ranges puts into both bounds.
       const float amax = scalar::clamp_min(ranges.upper[i], -ranges.lower[i]);
       const float scale = float8_scale<T>(amax, max, options);
       scales.push_back(options.scale_dtype == DType::f32 ? scale : power_near<T>(scale));
@@ -89,7 +93,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 }
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
-  FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: use a float type", name(x.dtype()));
   const Minifloat grid = float_grid(float8_dtype, kQuantizeFloat8);
   const Shape block = scale_block(x.shape(), scale, kQuantizeFloat8);
   const Tensor scales = checked_scales(scale, kQuantizeFloat8).to(Layout::row_major);
@@ -99,6 +103,7 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
   const auto* s = scales.data<float>();
   detail::visit_chunks(x.to(Layout::row_major), block,
                        [&](const float* in, auto begin, auto count, auto j, auto step) {
+                         // Two loops instead of s[j + k * step], so that each vectorises. `step` is 0 or 1.
                          const float *divisors = s + j, divisor = s[j];
                          std::uint8_t* out = to + begin;
                          for (std::int64_t k = 0; step == 0 && k < count; ++k)
@@ -111,7 +116,7 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
   (void)float_grid(codes.dtype(), kDequantizeFloat8);
-  FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
+  FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: use a float type", name(dtype));
   const Shape block = scale_block(codes.shape(), scale, kDequantizeFloat8);
   const Tensor scales = checked_scales(scale, kDequantizeFloat8).to(Layout::row_major);
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
@@ -125,7 +130,8 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
   return y.to(codes.layout());
 }
 
-/// dy / scale where the quotient lies within the range, in f32, then in the type of x.
+// Returns dy / scale where |x / scale| is at most the largest code value, computed in f32 and rounded to the
+// type of x. This is the gradient of clamp and division with a straight-through cast.
 Tensor float8_gradient(const Tensor& x, const Tensor& scale, const Tensor& dy, DType float8_dtype) {
   const float largest = static_cast<float>(float_grid(float8_dtype, kQuantizeFloat8).max);
   const Tensor scales = checked_scales(scale, kQuantizeFloat8).to(Layout::row_major);
@@ -171,9 +177,10 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
 
 namespace {
 
+// torchao's floatx formats have no NaN and no infinity: every code is a number.
 Minifloat float_grid(int ebits, int mbits, const char* function) {
   FQ_CHECK(ebits >= 1 && mbits >= 1 && ebits + mbits <= 7, function,
-           "ebits {} and mbits {}: give at least 1 each and 7 together at most", ebits, mbits);
+           "ebits {} and mbits {}: use at least 1 each and 7 together at most", ebits, mbits);
   return Minifloat::finite(ebits, mbits);
 }
 
@@ -182,7 +189,7 @@ namespace host {
 Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
   constexpr const char* where = "cast_floatx";
   const Minifloat grid = float_grid(ebits, mbits, where);
-  FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
+  FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: use f32", name(x.dtype()));
   Tensor codes = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
   if (x.device().is_meta()) return codes;
   const auto* in = x.data<float>(x.layout());
@@ -194,7 +201,7 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
 Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
   constexpr const char* where = "decode_floatx";
   const Minifloat grid = float_grid(ebits, mbits, where);
-  FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
+  FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: use u8, one code a byte",
            name(codes.dtype()));
   return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);
 }

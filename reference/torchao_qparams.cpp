@@ -15,20 +15,23 @@ using detail::Ranges;
 using detail::rounded;
 using detail::Step;
 
+// Scale and zero point of each block as f32, before the cast to their stored types.
 struct Numbers {
   std::vector<float> scale, zero_point;
 };
 
+// torch.finfo(dtype).tiny, torchao's default of eps. bf16 has the exponents of f32.
 double smallest_normal(DType dtype) { return dtype == DType::f16 ? 0x1p-14 : 0x1p-126; }
 
-/// A value as x86 casts it: truncated and wrapped; the lowest 32- or 64-bit integer where it has none.
+// A value as an x86 cast converts it: truncated and wrapped. NaN and infinity become the lowest 32- or 64-bit
+// integer, which has 0 in its low bytes.
 template <class T>
 T as_integer(float value) {
   if (std::isfinite(value)) return static_cast<T>(static_cast<std::int64_t>(value));
   return sizeof(T) < 4 ? T{0} : std::numeric_limits<T>::min();
 }
 
-/// `values`, as_integer where the type is an integer one.
+// Returns `values` in a tensor of that type. Integer types get as_integer.
 Tensor as_type(const std::vector<float>& values, const Shape& shape, DType dtype) {
   Tensor out = Tensor::empty(shape, dtype);
   detail::visit_dtype(dtype, "choose_qparams", [&]<class T>(T) {
@@ -43,8 +46,8 @@ Tensor as_type(const std::vector<float>& values, const Shape& shape, DType dtype
   return out;
 }
 
-/// One scale and zero point a range, by f(lower, upper, eps, codes, near) in steps of T; `near` are the
-/// bounds of the codes and the zero point of symmetric ranges as T has them.
+// Computes scale and zero point of each range by f(lower, upper, eps, codes, near), in operations rounded to
+// T, the type of x. `near` has the bounds of the codes and the zero point of symmetric ranges rounded to T.
 template <class F>
 QParams choose(const Ranges& ranges, const Shape& shape, DType dtype, DType zero_point_dtype,
                IntegerType target, const QParamsOptions& options, const char* function, F f) {
@@ -65,7 +68,8 @@ QParams choose(const Ranges& ranges, const Shape& shape, DType dtype, DType zero
           as_type(n.zero_point, shape, options.zero_point_dtype.value_or(zero_point_dtype))};
 }
 
-/// The symmetric scale of -hi .. -lo: of equals -lo counts, so that zeros have the scale -0.
+// Returns the symmetric scale of the mirrored range -hi .. -lo. If both sides are equal, -lo is used: a block
+// of zeros has scale -0, as in torchao.
 template <class V>
 V mirrored_scale(V lower, V upper, V half_steps) {
   using scalar::mul_;
@@ -73,7 +77,7 @@ V mirrored_scale(V lower, V upper, V half_steps) {
   return scalar::symmetric_scale(mul_(upper, minus), mul_(lower, minus), half_steps);
 }
 
-/// Scale and zero point of a range that has been made to hold 0.
+// Returns scale and zero point of a range that includes 0, by `mapping`.
 template <class V>
 std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const Codes& codes,
                            const Codes& near) {
@@ -89,10 +93,12 @@ std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const C
     default:
       break;
   }
+  // The zero point comes from the scale in T, before its cast to scale_dtype.
   const V scale = clamp_min(scalar::asymmetric_scale(lower, upper, steps), eps);
   return {scale, scalar::asymmetric_zero_point(lower, scale, V{near.lower}, V{near.upper})};
 }
 
+// Widens each range to include 0, so that zero has an exact code (preserve_zero=True in torchao).
 QParams choose_preserving(const Ranges& ranges, const Shape& shape, DType dtype, MappingType mapping,
                           IntegerType target, const QParamsOptions& options, const char* function) {
   return choose(ranges, shape, dtype, DType::i32, target, options, function,
@@ -131,8 +137,9 @@ QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& 
                                            const QParamsOptions& options) {
   constexpr const char* where = "choose_qparams_affine_with_min_max";
   FQ_CHECK(min_val.shape() == max_val.shape() && min_val.dtype() == max_val.dtype(), where,
-           "min_val is {} and max_val {}: give the same shape and dtype", min_val.describe(),
+           "min_val is {} and max_val {}: use the same shape and dtype", min_val.describe(),
            max_val.describe());
+  // f32 represents f16 and bf16 exactly. `choose` rounds its operations to the type of min_val.
   const auto values = [](const Tensor& t) { return t.to(DType::f32).to_vector<float>(); };
   return choose_preserving({values(min_val), values(max_val)}, min_val.shape(), min_val.dtype(), mapping_type,
                            target_dtype, options, where);
@@ -148,6 +155,7 @@ QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type
                 options, where, []<class V>(V lower, V upper, V eps, const Codes& codes, const Codes&) {
                   const V steps{codes.upper - codes.lower};
                   const V scale = scalar::clamp_min(scalar::asymmetric_scale(lower, upper, steps), eps);
+                  // tinygemm's zero point is a value, not a code: the number that the middle code represents.
                   return std::pair(scale, scalar::floating_value(V{codes.middle}, scale, lower));
                 });
 }

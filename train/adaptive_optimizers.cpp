@@ -16,6 +16,7 @@ void check_betas(double beta1, double beta2, double eps, std::string_view type) 
   FQ_CHECK(usable(eps), type, "eps is {}: use 0 or more", eps);
 }
 
+// Names of the state tensors. RmsProp::update relies on the order: "momentum" is the last one.
 std::vector<std::string> rms_states(const RmsPropOptions& o) {
   std::vector<std::string> names{"square"};
   if (o.centered) names.emplace_back("mean");
@@ -25,6 +26,7 @@ std::vector<std::string> rms_states(const RmsPropOptions& o) {
 
 detail::Moments<double> moments(double beta1, double beta2) { return {beta1, 1 - beta1, beta2, 1 - beta2}; }
 
+// Returns 1 / sqrt(1 - beta2^t), the factor of sqrt(v).
 double bias_correction(double beta2, std::int64_t t) {
   return 1 / std::sqrt(1 - std::pow(beta2, static_cast<double>(t)));
 }
@@ -68,6 +70,7 @@ void Adagrad::update(const std::vector<std::size_t>& indices, double gradient_sc
   std::vector<ops::RuleUpdate<detail::Adagrad>> updates;
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
+    // The first step (t = 1) has the full learning rate, as in torch.optim.Adagrad.
     const double decay = 1 + static_cast<double>(item(i).steps - 1) * options_.rate_decay;
     updates.push_back({p.tensor(),
                        p.grad(),
@@ -89,10 +92,13 @@ NAdam::NAdam(NamedParameters parameters, NAdamOptions options, const std::vector
            options.momentum_decay);
 }
 
+// mu_t of Dozat 2016; 0.96 is the constant of the paper and of torch.optim.NAdam.
 double NAdam::momentum(std::int64_t t) const {
   return options_.beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t) * options_.momentum_decay));
 }
 
+// Parameters can have different step counts, so that all products up to the largest t are cached. They depend
+// only on t: a resumed run computes them again.
 double NAdam::product(std::int64_t t) {
   while (static_cast<std::int64_t>(products_.size()) <= t)
     products_.push_back(products_.back() * momentum(static_cast<std::int64_t>(products_.size())));
@@ -131,6 +137,8 @@ void Lion::update(const std::vector<std::size_t>& indices, double gradient_scale
     updates.push_back({p.tensor(),
                        p.grad(),
                        {item(i).state[0]},
+                       // Decay is always decoupled: the sign of the update would hide a decay term in the
+                       // gradient.
                        1 - rate * item(i).weight_decay,
                        0,
                        {rate, options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2}});
@@ -145,6 +153,8 @@ Lamb::Lamb(NamedParameters parameters, LambOptions options, const std::vector<Pa
   check_betas(options.beta1, options.beta2, options.eps, "lamb");
 }
 
+// The trust ratio |p| / |r| requires the whole direction r. Hence two passes: directions of all parameters,
+// then norms and steps.
 void Lamb::update(const std::vector<std::size_t>& indices, double gradient_scale) {
   std::vector<ops::RuleUpdate<detail::LambDirection>> directions;
   std::vector<ops::RuleUpdate<detail::Descent>> steps;
@@ -164,6 +174,7 @@ void Lamb::update(const std::vector<std::size_t>& indices, double gradient_scale
   ops::rule_step<detail::LambDirection>(directions, gradient_scale);
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const Tensor &p = directions[k].parameter, &direction = directions[k].state[2];
+    // Reading the norms on the host waits for a GPU.
     const double of_p = ops::norm(std::span(&p, 1)), of_direction = ops::norm(std::span(&direction, 1));
     const double trust = of_p > 0 && of_direction > 0 ? of_p / of_direction : 1;
     steps.push_back({p, directions[k].gradient, {direction}, 1, 0, {parameter_rate(indices[k]) * trust}});

@@ -22,6 +22,7 @@ struct CtcSample {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
+// Returns log(exp(a) + exp(b)) without overflow; -infinity is probability 0.
 double log_add(double a, double b) {
   const double large = std::max(a, b);
   return large == kNever ? kNever : large + std::log1p(std::exp(std::min(a, b) - large));
@@ -40,6 +41,7 @@ class Trellis {
   [[nodiscard]] double loss() const {
     if (sample_.positions == 0) return states_.size() == 1 ? 0 : -kNever;
     const double* last = forward_.data() + static_cast<std::size_t>(sample_.positions - 1) * states_.size();
+    // A path may end in the last label or in the blank after it.
     const double all =
         states_.size() == 1 ? last[0] : log_add(last[states_.size() - 1], last[states_.size() - 2]);
     return -all;
@@ -47,17 +49,21 @@ class Trellis {
 
   void add_gradient(double weight, double* gradient) const {
     const double all = loss();
-    std::vector<double> behind = last_column(), share(static_cast<std::size_t>(sample_.classes));
+    // beta: backward variable of position t, [states]. The column of t - 1 replaces it. The forward variables
+    // (alpha) of all positions are stored.
+    std::vector<double> beta = last_column(), share(static_cast<std::size_t>(sample_.classes));
     for (std::int64_t t = sample_.positions - 1; t >= 0; --t) {
       std::ranges::fill(share, kNever);
       for (std::size_t s = 0; s < states_.size(); ++s) {
         double& sum = share[static_cast<std::size_t>(states_[s])];
-        sum = log_add(sum, forward(t, s) + behind[s]);
+        sum = log_add(sum, forward(t, s) + beta[s]);
       }
       for (std::int64_t c = 0; c < sample_.classes; ++c)
         gradient[c * sample_.stride + t] +=
+            // Gradient by the logits: softmax minus the posterior probability of the class at t (Graves et
+            // al. 2006, equation 16). `all` is -log P, so that + divides by P.
             weight * (std::exp(log_p(c, t)) - std::exp(share[static_cast<std::size_t>(c)] + all));
-      if (t > 0) behind = previous_column(behind, t);
+      if (t > 0) beta = previous_column(beta, t);
     }
   }
 
@@ -89,6 +95,7 @@ class Trellis {
         forward_[static_cast<std::size_t>(t) * states_.size() + s] = log_p(states_[s], t) + arriving(t, s);
   }
   [[nodiscard]] double arriving(std::int64_t t, std::size_t s) const {
+    // A path begins with the first blank or the first label.
     if (t == 0) return s < 2 ? 0 : kNever;
     double sum = forward(t - 1, s);
     if (s >= 1) sum = log_add(sum, forward(t - 1, s - 1));
@@ -103,10 +110,10 @@ class Trellis {
   }
   /// Returns the log probabilities of the positions after t - 1, by state at t - 1, from those after t, by
   /// state at t.
-  [[nodiscard]] std::vector<double> previous_column(const std::vector<double>& behind, std::int64_t t) const {
+  [[nodiscard]] std::vector<double> previous_column(const std::vector<double>& beta, std::int64_t t) const {
     std::vector<double> out(states_.size(), kNever);
     for (std::size_t s = 0; s < states_.size(); ++s) {
-      const double here = behind[s] + log_p(states_[s], t);
+      const double here = beta[s] + log_p(states_[s], t);
       out[s] = log_add(out[s], here);
       if (s >= 1) out[s - 1] = log_add(out[s - 1], here);
       if (skips(s)) out[s - 2] = log_add(out[s - 2], here);
@@ -151,10 +158,10 @@ std::vector<double> doubles(const Tensor& tensor) {
 Row used_lengths(const Shape& outputs, const Tensor& given) {
   if (!given.defined()) return Row(static_cast<std::size_t>(outputs[0]), outputs[2]);
   FQ_CHECK(given.dtype() == DType::i64 && given.shape() == Shape{outputs[0]}, kCtc,
-           "the lengths are {}: give i64 [{}]", given.describe(), outputs[0]);
+           "the lengths are {}: use i64 [{}]", given.describe(), outputs[0]);
   Row out = given.to(Device::cpu()).to_vector<std::int64_t>();
   for (const auto length : out)
-    FQ_CHECK(length >= 0 && length <= outputs[2], kCtc, "a length is {}: give 0 to {}", length, outputs[2]);
+    FQ_CHECK(length >= 0 && length <= outputs[2], kCtc, "a length is {}: use 0 to {}", length, outputs[2]);
   return out;
 }
 
@@ -175,6 +182,7 @@ Found compute(const Tensor& outputs, const std::vector<Row>& labels, const Row& 
   for (std::size_t n = 0; n < labels.size(); ++n) {
     const detail::CtcSample sample{values.data() + n * size, shape[1], shape[2], lengths[n]};
     const double weight = 1 / static_cast<double>(labels.size() * std::max<std::size_t>(1, labels[n].size()));
+    // The loss first: with zero_infinity, an impossible sample must not get the gradient NaN.
     double loss = detail::ctc_loss(sample, labels[n], options.blank);
     if (options.zero_infinity && std::isinf(loss))
       loss = 0;
@@ -182,6 +190,7 @@ Found compute(const Tensor& outputs, const std::vector<Row>& labels, const Row& 
       (void)detail::ctc_loss(sample, labels[n], options.blank, weight, found.gradient.data() + n * size);
     each[n] = loss * weight;
   }
+  // In the order of the samples, for any number of threads.
   found.loss = std::accumulate(each.begin(), each.end(), 0.0);
   return found;
 }
@@ -199,7 +208,7 @@ std::int64_t largest(const std::vector<double>& values, std::size_t begin, std::
 
 Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOptions& options) {
   FQ_CHECK(outputs.defined() && outputs.rank() == 3 && outputs.dim(1) > 1, kCtc,
-           "the outputs are {}: give [N, C, L], two classes or more at each of L positions",
+           "the outputs are {}: use [N, C, L], two classes or more at each of L positions",
            outputs.defined() ? to_string(outputs.shape()) : "undefined");
   const Variable y = outputs.as_float();
   const Tensor values = y.tensor();
@@ -212,6 +221,7 @@ Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOpt
   Found found = compute(values, rows, used_lengths(values.shape(), options.lengths), options, gradient);
   const auto backward = [shape = values.shape(), dtype = values.dtype(), device = values.device(),
                          slopes = std::move(found.gradient)](const Tensor& dy) {
+    // The gradient was computed with the loss; the backward pass only scales it.
     std::vector<double> dx = slopes;
     const double factor = dy.to(Device::cpu()).to(DType::f64).to_vector<double>().front();
     for (double& value : dx) value *= factor;
@@ -224,7 +234,7 @@ Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOpt
 std::vector<Row> label_rows(const Tensor& labels, std::int64_t classes, std::int64_t blank,
                             std::optional<std::int64_t> padding) {
   FQ_CHECK(labels.defined() && !is_floating(labels.dtype()) && (labels.rank() == 1 || labels.rank() == 2),
-           kCtc, "the labels are {}: give integers [N, S]", labels.describe());
+           kCtc, "the labels are {}: use integers [N, S]", labels.describe());
   const auto all = labels.to(Device::cpu()).to(DType::i64).to_vector<std::int64_t>();
   const std::size_t width = labels.rank() == 2 ? static_cast<std::size_t>(labels.dim(1)) : 1;
   std::vector<Row> rows(static_cast<std::size_t>(labels.dim(0)));
@@ -233,6 +243,7 @@ std::vector<Row> label_rows(const Tensor& labels, std::int64_t classes, std::int
     if (label < 0 || label == blank || label == padding) continue;
     Row& row = rows[i / width];
     FQ_CHECK(label < classes, kCtc, "label {} of sample {} is not 0 to {}", label, i / width, classes - 1);
+    // All labels so far are at the front of the row, so that there is no padding between them.
     FQ_CHECK(row.size() == i % width, kCtc,
              "sample {} has the label {} after padding: blanks ({}), negative numbers{} may only fill the "
              "end of a row",
@@ -249,7 +260,7 @@ std::int64_t ctc_positions(const Row& labels) {
 }
 
 Tensor ctc_decode(const Tensor& outputs, std::int64_t blank) {
-  FQ_CHECK(outputs.defined() && outputs.rank() == 3, "ctc_decode", "the outputs are {}: give [N, C, L]",
+  FQ_CHECK(outputs.defined() && outputs.rank() == 3, "ctc_decode", "the outputs are {}: use [N, C, L]",
            outputs.describe());
   const std::int64_t classes = outputs.dim(1), positions = outputs.dim(2);
   const std::vector<double> values = doubles(outputs);
@@ -260,6 +271,7 @@ Tensor ctc_decode(const Tensor& outputs, std::int64_t blank) {
     for (std::int64_t t = 0; t < positions; ++t) {
       const auto c =
           largest(values, static_cast<std::size_t>(n * classes * positions + t), classes, positions);
+      // A repeated class is one label unless a blank is between.
       if (c != before && c != blank) *next++ = c;
       before = c;
     }
@@ -271,6 +283,7 @@ std::int64_t edit_distance(const Row& a, const Row& b) {
   Row row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (std::size_t i = 0; i < a.size(); ++i) {
+    // One row of the Levenshtein table is enough; `diagonal` is the value up and left of the entry.
     std::int64_t diagonal = row[0]++;
     for (std::size_t j = 0; j < b.size(); ++j) {
       const std::int64_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);

@@ -22,11 +22,13 @@ Variable like(const Variable& outputs, const Tensor& target, std::string_view fu
   return target.to(outputs.as_float().tensor().dtype()).to(outputs.device());
 }
 
+// Returns a weight as a constant with the dtype and device of the outputs.
 Variable factor(const Variable& outputs, const Tensor& weight) {
   return detail::constant(weight.to(outputs.as_float().tensor().dtype()), outputs.device());
 }
 
-/// Returns the cross entropy of sigmoid(y) for each element. `truth` multiplies the term of positive targets.
+// Returns the cross entropy of sigmoid(y) for each element: (1 - t) y - truth * log sigmoid(y). This form
+// does not overflow for large |y|. `truth` is the weight 1 + (positive - 1) t of the log term.
 Variable binary(const Variable& y, const Variable& t, const Variable& truth) {
   const Variable untrue = ops::multiply(ops::shift(ops::neg(t), 1.0), y);
   return ops::sub(untrue, ops::multiply(truth, ops::log_sigmoid(y)));
@@ -50,6 +52,8 @@ Variable mse(const Variable& outputs, const Tensor& target) {
 Variable huber(const Variable& outputs, const Tensor& target, double delta) {
   FQ_CHECK(delta > 0, "huber", "delta is {}: it must be above 0", delta);
   const Variable distance = ops::abs(ops::sub(outputs, like(outputs, target, "huber")));
+  // With n = min(d, delta), n * (d - n / 2) is d^2 / 2 for small d and delta * (d - delta / 2) for large d.
+  // One formula for both branches needs no mask.
   const Variable near = ops::clip(distance, 0.0, delta);
   return ops::mean(ops::multiply(near, ops::sub(distance, ops::scale(near, 0.5))));
 }
@@ -68,6 +72,7 @@ Variable focal(const Variable& outputs, const Tensor& target, double alpha, doub
   const Variable t = like(outputs, target, "focal"),
                  one = Tensor::full({}, 1.0, t.tensor().dtype(), t.device());
   const Variable p = ops::sigmoid(outputs), other = ops::shift(ops::neg(t), 1.0);
+  // 1 - p_t: the probability of the wrong class.
   const Variable missed = ops::add(ops::multiply(p, other), ops::multiply(ops::shift(ops::neg(p), 1.0), t));
   const Variable each = ops::multiply(binary(outputs, t, one), ops::pow(missed, gamma));
   if (alpha < 0) return ops::mean(each);
@@ -76,7 +81,8 @@ Variable focal(const Variable& outputs, const Tensor& target, double alpha, doub
 
 Variable dice(const Variable& outputs, const Tensor& target, double smooth) {
   const Variable t = like(outputs, target, "dice");
-  FQ_CHECK(outputs.rank() >= 3, "dice", "the outputs are {}: give [N, C, ..]", to_string(outputs.shape()));
+  FQ_CHECK(outputs.rank() >= 3, "dice", "the outputs are {}: use [N, C, ..]", to_string(outputs.shape()));
+  // Sums are over the positions only: each sample and channel has a dice coefficient of its own.
   std::vector<int> axes;
   for (int axis = 2; axis < outputs.rank(); ++axis) axes.push_back(axis);
   const Variable p = ops::sigmoid(outputs);
@@ -88,11 +94,11 @@ Variable dice(const Variable& outputs, const Tensor& target, double smooth) {
 Variable cross_entropy(const Variable& outputs, const Tensor& labels, const CrossEntropyOptions& options) {
   constexpr std::string_view function = "cross_entropy";
   FQ_CHECK(outputs.defined() && outputs.rank() >= 2 && labels.defined() && labels.dtype() == DType::i64,
-           function, "the outputs are {}, the labels {}: give [N, C, ..] and i64 [N, ..]",
+           function, "the outputs are {}, the labels {}: use [N, C, ..] and i64 [N, ..]",
            outputs.defined() ? to_string(outputs.shape()) : "undefined", labels.describe());
   Shape wanted = outputs.shape();
   wanted.erase(wanted.begin() + 1);
-  FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: give {}",
+  FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: use {}",
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
   check_smoothing(options.label_smoothing, function);
   return ops::cross_entropy(outputs, labels.to(outputs.device()), options.label_smoothing,
@@ -103,16 +109,17 @@ Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
                             const CrossEntropyOptions& options) {
   constexpr std::string_view function = "soft_cross_entropy";
   Variable t = like(outputs, target, function);
-  FQ_CHECK(outputs.rank() >= 2, function, "the outputs are {}: give [N, C, ..]", to_string(outputs.shape()));
+  FQ_CHECK(outputs.rank() >= 2, function, "the outputs are {}: use [N, C, ..]", to_string(outputs.shape()));
   const std::int64_t classes = outputs.shape()[1];
   check_smoothing(options.label_smoothing, function);
+  // Smoothing comes before the class weights, as in torch.nn.functional.cross_entropy with probabilities.
   if (options.label_smoothing > 0)
     t = ops::shift(ops::scale(t, 1.0 - options.label_smoothing), options.label_smoothing / double(classes));
   if (options.class_weights.defined()) {
     Shape wide(static_cast<std::size_t>(outputs.rank()), 1);
     wide[1] = classes;
     FQ_CHECK(options.class_weights.shape() == Shape{classes}, function,
-             "the class weights are {}, there are {} classes: give a number for each",
+             "the class weights are {}, there are {} classes: use a number for each",
              options.class_weights.describe(), classes);
     t = ops::multiply(t, factor(outputs, options.class_weights.reshape(wide)));
   }
@@ -141,6 +148,7 @@ Tensor numbers(const Variable& outputs, const Tensor& labels, bool may_be_classe
   if (labels.defined() && labels.shape() != shape) {
     Shape of_classes = shape;
     if (shape.size() >= 2) of_classes.erase(of_classes.begin() + 1);
+    // With one column, i64 labels are 0 or 1 themselves, so that classes require more than one column.
     if (may_be_classes && labels.dtype() == DType::i64 && labels.shape() == of_classes && shape[1] > 1)
       return one_hot(labels, shape, function);
     if (labels.shape() == of_classes && shape[1] == 1) return labels.to(DType::f32).reshape(shape);
@@ -154,6 +162,7 @@ Loss cross_entropy_loss(const LossOptions& o) {
   options.ignore_index = o.ignore_index.value_or(options.ignore_index);
   if (!o.class_weights.empty())
     options.class_weights = Tensor::from(o.class_weights, {std::ssize(o.class_weights)});
+  // The loss without options on [N, C] has a fused operator.
   const bool plain = o.class_weights.empty() && !o.ignore_index;
   return
       [options, plain, ignores = o.ignore_index.has_value()](const Variable& outputs, const Tensor& labels) {
@@ -169,6 +178,7 @@ Loss cross_entropy_loss(const LossOptions& o) {
 
 /// Throws for labels that require more positions than the outputs have. PyTorch's loss is infinite there.
 void check_places(const Variable& outputs, const Tensor& labels, const losses::CtcOptions& o) {
+  // Other ranks are reported by losses::ctc.
   if (outputs.rank() != 3 || o.zero_infinity) return;
   const auto rows = label_rows(labels, outputs.dim(1), o.blank, o.padding);
   for (std::size_t n = 0; n < rows.size(); ++n)
@@ -204,12 +214,14 @@ void check(const LossOptions& o) {
 constexpr std::string_view kDistillation = "distillation";
 constexpr int kClasses = 1;
 
-/// Returns the mean over rows of sum_c p_c (log p_c - log q_c), times the square of the temperature.
+// Returns the mean over rows of sum_c p_c (log p_c - log q_c), times the square of the temperature. A row is
+// a position outside of the class axis.
 Variable divergence(const Variable& outputs, const Variable& teacher, double temperature) {
   const auto log_probabilities = [&](const Variable& x) {
     return ops::log_softmax(ops::scale(x, 1 / temperature), kClasses);
   };
   const Variable log_p = log_probabilities(teacher), distance = ops::sub(log_p, log_probabilities(outputs));
+  // The sum is over all elements; the number of rows is the number of elements without the class axis.
   const double rows =
       static_cast<double>(log_p.tensor().numel()) / static_cast<double>(log_p.shape()[kClasses]);
   return ops::scale(ops::sum(ops::multiply(distance, ops::exp(log_p))), temperature * temperature / rows);

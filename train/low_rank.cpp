@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kLowRank = "low_rank";
 
+// Holds A and B, so that optimizers and checkpoints see them as parameters of a module.
 class Parameters : public Module {
  public:
   using Module::add_parameter;
@@ -32,6 +33,7 @@ std::vector<Layer> quantized_layers(Module& model) {
     const auto* layer = dynamic_cast<const QuantModule*>(module);
     if (layer == nullptr || layer->weight_quantizer() == nullptr) continue;
     const Variable weight = layer->quantized_weight();
+    // A weight of one axis (a norm) has no factors; a tied weight gets one pair.
     if (weight.defined() && weight.rank() > 1 && known.insert(weight.node().get()).second)
       out.emplace_back(path, weight);
   }
@@ -51,6 +53,7 @@ std::vector<Layer> matching(const std::vector<Layer>& all, const std::string& pa
   return out;
 }
 
+// A weight is the matrix [out, all other axes], also for convolutions.
 std::int64_t columns(const Variable& weight) { return weight.numel() / weight.dim(0); }
 
 void check(const LowRankOptions& options, const std::vector<Layer>& layers) {
@@ -85,10 +88,12 @@ LowRankAdapters::LowRankAdapters(Module& model, const LowRankOptions& options) :
         parameters->add_parameter(path + ".lora_A", detail::init_uniform({options.rank, in}, in).to(device));
     const Variable b = parameters->add_parameter(
         path + ".lora_B", Tensor::zeros({weight.dim(0), options.rank}, DType::f32, device));
+    // The base W is copied: `merge` overwrites the model's weight.
     adapters_.push_back({path, weight, a, b, weight.tensor().clone()});
     adapted.insert(weight.node().get());
   }
   parameters_ = parameters;
+  // Adapted weights still get a gradient: `take_gradients` computes the gradients of A and B from it.
   for (Variable& parameter : model.parameters()) {
     if (adapted.contains(parameter.node().get()) || !parameter.requires_grad()) continue;
     parameter.set_requires_grad(false);
@@ -104,6 +109,7 @@ void LowRankAdapters::take_gradients() {
   const NoGrad no_grad;
   for (auto& [layer, weight, a, b, base] : adapters_) {
     if (!weight.grad().defined()) continue;
+    // dA = s B^T dW: [rank, in]; dB = s dW A^T: [out, rank]
     const Variable gradient = as_matrix(weight.grad()), a_t = ops::transpose(a.detach(), {1, 0}),
                    b_t = ops::transpose(b.detach(), {1, 0});
     a.set_grad(ops::scale(ops::matmul(b_t, gradient), scale_).tensor());
@@ -116,6 +122,7 @@ void LowRankAdapters::merge() {
   const NoGrad no_grad;
   for (auto& [layer, weight, a, b, base] : adapters_) {
     const Variable product = ops::scale(ops::matmul(b.detach(), a.detach()), scale_);
+    // Always from the base, so that rounding errors of many steps do not add up.
     const Tensor merged = ops::add(as_matrix(base), product).tensor().reshape(weight.shape());
     weight.mutable_tensor().copy_from(merged.to(weight.layout()));
   }
@@ -135,6 +142,7 @@ void LowRankAdapters::load_state(const StateDict& state) {
   FQ_CHECK(state.names().size() == 3 * adapters_.size(), kLowRank,
            "the state has {} tensors, these adapters {}", state.names().size(), 3 * adapters_.size());
   for (const auto& [layer, weight, a, b, base] : adapters_) {
+    // All tensors are checked before the first one is written.
     (void)state.at(layer + "/lora_A", a.shape(), DType::f32);
     (void)state.at(layer + "/lora_B", b.shape(), DType::f32);
     (void)state.at(layer + "/base", weight.shape(), DType::f32);

@@ -48,10 +48,13 @@ MemoryPlan plan_memory(Module& model, const Shape& input_shape, const OptimizerO
   const std::int64_t before = Growth::used();
   Growth growth;
   MemoryPlan plan;
+  // This thread sees the parameters on `meta`, where operators compute shapes only. Each value below is the
+  // growth since the step before: the order of the lines matters.
   const detail::MetaScope meta_scope(model, true);
   plan.parameters = growth();
   const auto optimizer = make_optimizer(model, options);
   plan.optimizer_state = growth();
+  // Held until the end, as the caches of the quantizers hold them in training.
   const auto codes = weight_codes(model);
   plan.weight_codes = growth();
   const Tensor input = Tensor::empty(input_shape, DType::f32, Device::meta());
@@ -63,6 +66,7 @@ MemoryPlan plan_memory(Module& model, const Shape& input_shape, const OptimizerO
     plan.saved_activations = growth();
     if (loss.requires_grad()) loss.backward(seed);
   }
+  // The backward pass allocates the gradients and frees the saved activations.
   plan.gradients = growth() + plan.saved_activations;
   plan.peak = memory_stats(Device::meta()).peak - before;
   return plan;

@@ -32,6 +32,7 @@ const std::vector<Known>& known_metrics() {
 
 /// Returns the number after a prefix, for example 5 of "top5" after "top"; -1 for other names.
 std::int64_t number_suffix(const std::string& name, const std::string& word) {
+  // Six digits at most: std::stoll cannot overflow.
   if (!name.starts_with(word) || name.size() == word.size() || name.size() > word.size() + 6) return -1;
   const std::string digits = name.substr(word.size());
   return std::ranges::all_of(digits, [](char c) { return '0' <= c && c <= '9'; }) ? std::stoll(digits) : -1;
@@ -42,6 +43,7 @@ std::int64_t number_suffix(const std::string& name, const std::string& word) {
 std::unique_ptr<Metric> make_metric(const std::string& name, const MetricOptions& options) {
   if (name == "bpc") return detail::make_bits_per_character(options);
   if (const auto k = number_suffix(name, "top"); k > 0) return detail::make_top_k(k);
+  // "ler" has blank 0, "ler36" blank 36.
   if (const auto blank = name == "ler" ? 0 : number_suffix(name, "ler"); blank >= 0)
     return detail::make_label_error_rate(blank);
   if (const auto blank = name == "exact" ? 0 : number_suffix(name, "exact"); blank >= 0)
@@ -56,6 +58,7 @@ std::unique_ptr<Metric> make_metric(const std::string& name, const MetricOptions
 
 bool higher_is_better(const std::string& name) {
   const auto found = std::ranges::find(known_metrics(), name, &Known::name);
+  // topK and exact are shares of correct samples; ler is an error rate.
   return found == known_metrics().end() ? !name.starts_with("ler") : found->higher;
 }
 

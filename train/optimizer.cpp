@@ -16,6 +16,7 @@ namespace {
 
 bool usable(double value) { return std::isfinite(value) && value >= 0; }
 
+// Identity is the tape node, not the name: tied weights have two names and must get one update per step.
 NamedParameters unique_parameters(const NamedParameters& parameters) {
   NamedParameters out;
   for (const auto& [name, value] : parameters) {
@@ -38,6 +39,7 @@ using Rules = std::vector<ParameterRule>;
 using Made = std::unique_ptr<Optimizer>;
 using Make = Made (*)(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules);
 
+// Each factory takes the fields of OptimizerOptions that its optimizer has.
 Made sgd(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
   const SgdOptions options{o.learning_rate, o.momentum.value_or(0.9), o.weight_decay, o.nesterov,
                            o.dampening};
@@ -83,6 +85,7 @@ Made lamb(NamedParameters parameters, const OptimizerOptions& o, const Rules& ru
   return std::make_unique<Lamb>(std::move(parameters), options, rules);
 }
 
+// Fields of OptimizerOptions without a value have the default of the optimizer: it differs between kinds.
 const std::map<std::string, Make>& known_optimizers() {
   static const std::map<std::string, Make> all{
       {"sgd", sgd},         {"adam", adam<Adam>}, {"adamw", adam<AdamW>}, {"rmsprop", rmsprop},
@@ -92,6 +95,7 @@ const std::map<std::string, Make>& known_optimizers() {
 
 }  // namespace
 
+// Ranges of shape [channels, 1, ..] have more than one axis, so that their name decides.
 std::vector<ParameterRule> decay_weights_only(const Module& model) {
   std::vector<ParameterRule> rules;
   for (const auto& [name, value] : model.named_parameters())
@@ -107,11 +111,13 @@ Optimizer::Optimizer(NamedParameters parameters, double learning_rate, double we
   set_learning_rate(learning_rate);
   for (const auto& [name, value] : parameters_) {
     Item item{.weight_decay = weight_decay, .learning_rate_factor = 1, .steps = 0, .state = {}};
+    // Later rules replace fields of earlier ones, so that user rules come after decay_weights_only.
     for (const auto& rule : rules) {
       if (!detail::wildcard_match(rule.pattern, name)) continue;
       item.weight_decay = rule.weight_decay.value_or(item.weight_decay);
       item.learning_rate_factor = rule.learning_rate_factor.value_or(item.learning_rate_factor);
     }
+    // States have the parameter's dtype and device, so that a step is elementwise on one device.
     const Tensor p = value.tensor();
     for (std::size_t i = 0; i < state_names_.size(); ++i)
       item.state.push_back(Tensor::zeros(p.shape(), p.dtype(), p.device()));
@@ -127,10 +133,12 @@ void Optimizer::set_learning_rate(double learning_rate) {
 void Optimizer::step(double gradient_scale) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    // A parameter without a gradient keeps its step count: bias corrections count its own updates only.
     if (!parameters_[i].second.grad().defined()) continue;
     ++items_[i].steps;
     indices.push_back(i);
   }
+  // One call for all parameters: on a GPU one launch serves many small tensors.
   update(indices, gradient_scale);
 }
 
@@ -159,6 +167,7 @@ void Optimizer::load_state(const StateDict& state) {
   FQ_CHECK(steps.is_array() && steps.size() == parameters_.size() &&
                state.size() == parameters_.size() * state_names_.size(),
            "optimizer", "the state has {} parameters, the optimizer {}", steps.size(), parameters_.size());
+  // All checks come before the first write, so that a state that does not fit changes nothing.
   for (const auto& s : steps) (void)detail::whole_number(s, "steps", "optimizer");
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (std::size_t s = 0; s < state_names_.size(); ++s)
@@ -186,10 +195,12 @@ Sgd::Sgd(NamedParameters parameters, SgdOptions options, const std::vector<Param
 
 Sgd::~Sgd() = default;
 
+// Dampening is rare, so that the fused kernel of sgd_step does not have it.
 void Sgd::update_dampened(const std::vector<std::size_t>& indices, double gradient_scale) {
   std::vector<ops::RuleUpdate<detail::DampenedSgd>> updates;
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
+    // torch.optim.SGD sets the momentum to the first gradient, without dampening.
     const double rest = item(i).steps == 1 ? 1 : 1 - options_.dampening;
     updates.push_back({p.tensor(),
                        p.grad(),
@@ -206,10 +217,12 @@ void Sgd::update(const std::vector<std::size_t>& indices, double gradient_scale)
   updates_.clear();
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
+    // Without momentum there is no state tensor.
     updates_.push_back({p.tensor(), p.grad(), item(i).state.empty() ? Tensor{} : item(i).state[0],
                         parameter_rate(i), item(i).weight_decay});
   }
   ops::sgd_step(updates_, {options_.momentum, options_.nesterov, gradient_scale});
+  // The list keeps its capacity for the next step, but must not keep tensors alive.
   updates_.clear();
 }
 
@@ -230,6 +243,7 @@ Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<Pa
 
 Adam::~Adam() = default;
 
+// As in torch.optim.Adam, "largest" is the maximum of v before its bias correction.
 void Adam::update_amsgrad(const std::vector<std::size_t>& indices, double gradient_scale) {
   std::vector<ops::RuleUpdate<detail::AmsGrad>> updates;
   const auto& o = options_;
@@ -243,6 +257,8 @@ void Adam::update_amsgrad(const std::vector<std::size_t>& indices, double gradie
                        {state[0], state[1], state[2]},
                        decoupled_ ? 1 - rate * decay : 1,
                        decoupled_ ? 0 : decay,
+                       // 1 - beta and the corrections are computed in f64, as in PyTorch, and rounded once to
+                       // the parameter's type.
                        {{o.beta1, 1 - o.beta1, o.beta2, 1 - o.beta2},
                         rate / (1 - std::pow(o.beta1, t)),
                         1 / std::sqrt(1 - std::pow(o.beta2, t)),
@@ -265,6 +281,7 @@ void Adam::update(const std::vector<std::size_t>& indices, double gradient_scale
 
 double gradient_norm(const std::vector<Variable>& parameters) {
   std::vector<Tensor> gradients;
+  // One norm over all tensors, as torch.nn.utils.clip_grad_norm_.
   gradients.reserve(parameters.size());
   for (const auto& p : parameters) gradients.push_back(p.grad());
   return ops::norm(gradients);

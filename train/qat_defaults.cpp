@@ -15,10 +15,12 @@
 namespace fq {
 namespace {
 
-constexpr double kLowRate = 5e-4;  // also the rate of short runs
+// Rates above kLowRate are scaled down in runs of fewer than kFullRateSteps steps (`short_run_rate`).
+constexpr double kLowRate = 5e-4;
 constexpr std::int64_t kFullRateSteps = 300;
 constexpr int kBits = 8, kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
 
+// Returns whether the pattern selects by position in the graph: @first, @last, @residual.
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
 
 bool names_attention(const std::string& pattern) {
@@ -30,6 +32,7 @@ bool counts(const QuantRule& rule) { return !names_edge(rule.pattern) && !names_
 
 bool have_blocks(const PartialQuantParams& fields) { return fields.block_sizes && *fields.block_sizes; }
 
+// Returns whether the fields turn on integers whose range does not come from each input.
 bool are_fixed_integers(const PartialQuantParams& fields) {
   const bool dynamic = fields.dynamic && fields.dynamic->value_or(false);
   return fields.enable.value_or(true) && fields.num_bits && *fields.num_bits &&
@@ -47,6 +50,8 @@ bool are_integer_blocks(const PartialQuantParams& fields, int bits) {
 
 bool are_low_blocks(const PartialQuantParams& fields) { return are_integer_blocks(fields, kLowBlockBits); }
 
+// Formats other than static integers and low integer blocks count as 8 bits: settings for few bits are not
+// for them.
 int smallest_bits(const PartialQuantParams& fields) {
   const bool count = are_static_integers(fields) || are_low_blocks(fields);
   int bits = count ? (*fields.num_bits)->bits() : kBits;
@@ -72,6 +77,7 @@ bool are_narrow_float_blocks(const PartialQuantParams& fields) {
          fields.block_sizes && *fields.block_sizes;
 }
 
+// Considers only patterns that match every layer ("*weight_quantizer"): edge rules replace formats in them.
 void name_quantizers_of_every_layer(const QuantRule& rule, QatDefaults& out) {
   for (const char* name : {"weight_quantizer", "input_quantizer"}) {
     if (!rule.pattern.starts_with('*') || rule.pattern.substr(1) != name) continue;
@@ -121,6 +127,9 @@ struct Rates {
   double samples, distilled, text;
 };
 
+// Rates are from experiments (docs/benchmarks/low_bits.md). Fewer bits have wider steps, which weights must
+// cross before a code changes, so that the rate is higher. The order of the conditions is from the most
+// special format to 8-bit integers.
 Rates learning_rates(const QatDefaults& format, const Traits& traits) {
   if (!format.float_blocks.empty()) return {1e-3, 1e-3, 1e-3};
   if (format.activation_bits <= kLowBits) {
@@ -134,8 +143,10 @@ Rates learning_rates(const QatDefaults& format, const Traits& traits) {
   return {1e-4, 1e-4, traits.coarser_than_int8 ? 5e-4 : 3e-4};
 }
 
+// Settings for integers of 4 bits and fewer; docs/low_bits.md (Defaults) has the reasons.
 void choose_for_few_bits(const Traits& traits, QatDefaults& out) {
   out.method = "one_pass_mse";
+  // Histograms of "mse" have a limit of blocks per layer; "mse_search" searches each block by itself.
   out.weight_method = out.integer_blocks.empty() ? "mse" : "mse_search";
   out.edge_bits = 8;
   out.amax = traits.activations ? AmaxMode::learned : AmaxMode::frozen;
@@ -164,6 +175,8 @@ void add_sweep_rules(ordered_json& config, const QuantConfig& preset) {
     const auto& blocks = rule.fields.block_sizes;
     if (!rule.pattern.ends_with("weight_quantizer") || !blocks || !*blocks) continue;
     if ((*blocks)->scale_bits != NumBits(4, 3)) continue;
+    // The preset computes the scales from the values at each call (type "dynamic"). A search needs scales
+    // that calibration sets.
     ordered_json sizes{{"type", "static"}, {"scale_bits", {4, 3}}};
     for (const auto& [axis, length] : (*blocks)->lengths) sizes[std::to_string(axis)] = length;
     detail::append_rule(config,
@@ -186,12 +199,13 @@ bool follows_weights(const PartialQuantParams& fields) {
 /// Throws ArgumentError for a method that the weights of the preset cannot use.
 void check_weight_method(const std::string& name, const QuantConfig& preset, const std::string& method) {
   if (method == "max" || method == "scale_sweep") return;
+  // fit_ggml_weights has a search for both error methods, although the scales come from the weights.
   const bool blocks_of_ggml = preset.target == Target::ggml;
   if (blocks_of_ggml && (method == "mse" || method == "mse_search")) return;
   for (const auto& rule : preset.rules)
     FQ_CHECK(!rule.pattern.ends_with("weight_quantizer") || !follows_weights(rule.fields), kFunction,
-             "weight_method is {}: the weights of {} take their ranges from their values, use {}", method,
-             name, blocks_of_ggml ? "max, mse or mse_search" : "max, or scale_sweep with nvfp4");
+             "weight_method is {}: the ranges of {} are computed from the weights, use {}", method, name,
+             blocks_of_ggml ? "max, mse or mse_search" : "max, or scale_sweep with nvfp4");
 }
 
 bool sweeps(const QuantConfig& preset) {
@@ -209,6 +223,7 @@ void take_back_sweep_at_edges(ordered_json& config) {
 void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
   for (const char* edge : kEdges) {
     for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
+    // Null block_sizes replace the blocks of the preset; axis 0 is one range per output channel.
     for (const auto& quantizer : defaults.integer_blocks)
       detail::append_rule(
           config, {{"pattern", edge + quantizer}, {"num_bits", bits}, {"block_sizes", nullptr}, {"axis", 0}});
@@ -223,9 +238,9 @@ void check_edge_bits(std::int64_t bits, const QatDefaults& defaults) {
       !defaults.integers.empty() || !defaults.integer_blocks.empty() || !defaults.float_blocks.empty();
   FQ_CHECK(bits == 0 || some, kFunction,
            "edge_bits is for integers with fixed ranges (int8, w4a4, ..), and for nvfp4 and mxfp4");
-  FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: give 2 to 16, or 0", bits);
+  FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: use 2 to 16, or 0", bits);
   FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), kFunction,
-           "edge_bits is {}: with blocks of 4-bit floats give 8 (E4M3), or 0", bits);
+           "edge_bits is {}: use 8 (E4M3) or 0 with blocks of 4-bit floats", bits);
 }
 
 std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_string(bits) + " bits" : "E4M3"; }
@@ -268,6 +283,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.distilled_learning_rate = rates.distilled;
   out.text_learning_rate = rates.text;
   if (std::max({rates.samples, rates.distilled, rates.text}) > kLowRate) out.full_rate_steps = kFullRateSteps;
+  // Targets that round only inputs of linear layers at run time leave additions in floats anyway.
   out.float_residuals = traits.activations && !target_profile(config.target).rounds_inputs;
   out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
   // As measured in docs/benchmarks/low_bits.md: integers of 8 bits are near enough without a forward pass in
@@ -296,6 +312,7 @@ ordered_json preset_config(const std::string& preset, const PresetChoices& choic
     add_sweep_rules(config, whole);
   else if (method != "max")
     add_rule(config, "*weight_quantizer", "calib_method", method);
+  // Later rules win: the rules of the edges must follow the rules of all layers.
   if (bits > 0 && (method == "scale_sweep" || sweeps(whole))) take_back_sweep_at_edges(config);
   if (bits > 0) add_edge_rules(config, defaults, bits);
   if (defaults.float_residuals) add_rule(config, kResidualSums, "enable", false);
@@ -314,18 +331,21 @@ std::string describe_choice(const QuantConfig& config) {
 void complete_training(TrainerOptions& options, const QuantConfig& config, const TrainingChoices& choices,
                        bool self, bool text) {
   QatDefaults defaults = qat_defaults(config);
+  // The adapters train codes on the calibrated grid (low_rank.h), so that ranges stay as calibrated.
   if (options.low_rank.rank > 0) {
     defaults.amax = AmaxMode::frozen;
     defaults.learn_weight_ranges = false;
     defaults.learning_rate = defaults.distilled_learning_rate = defaults.text_learning_rate = kLowRankRate;
     defaults.full_rate_steps = 0;
   }
+  // Only ranges of weights are learned here, at a tenth of the rate (qat_defaults.h).
   if (text && defaults.text_keeps_activations) {
     defaults.amax = AmaxMode::frozen;
     defaults.amax_rate = kTextRangeRate;
   }
   options.ranges.amax = choices.amax.value_or(defaults.amax);
   options.ranges.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);
+  // With another mode of activations than the default, learned weight ranges are the user's choice, too.
   options.ranges.learn_weight_ranges = choices.learn_weight_ranges.value_or(
       defaults.learn_weight_ranges && options.ranges.amax == defaults.amax);
   const bool learns = options.ranges.amax == AmaxMode::learned || options.ranges.learn_weight_ranges;
@@ -352,6 +372,7 @@ std::string describe_training(const TrainerOptions& options, bool self) {
 bool is_text(const Dataset& data) {
   if (!data.token_ids()) return false;
   const std::int64_t first = 0;
+  // One sample is enough: all samples of a data set have one shape.
   const auto [x, y, rows, passed_over] = data.read({&first, 1});
   return y.defined() && !is_floating(y.dtype()) && y.shape() == x.shape();
 }
@@ -359,6 +380,7 @@ bool is_text(const Dataset& data) {
 double float_accuracy(Module& model, const std::shared_ptr<const Dataset>& data) {
   DataLoader loader(some_samples(data, kSamples, 0),
                     {.batch_size = kBatch, .shuffle = false, .prefetch = 0, .device = model.device()});
+  // Measures the network without its quantizers; their state returns at the end of the scope.
   const ptq::FloatScope float_scope(model);
   return evaluate(model, loader).accuracy;
 }

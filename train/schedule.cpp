@@ -17,6 +17,7 @@ double half_cosine(double from, double to, double at) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * at)) / 2;
 }
 
+// Relative improvement that torch's ReduceLROnPlateau requires by default.
 constexpr double kThreshold = 1e-4;
 constexpr std::string_view kPlateau = "plateau";
 
@@ -44,6 +45,7 @@ Schedule cosine(std::int64_t total, double last) {
 Schedule warm_up(std::int64_t steps, Schedule after, double first) {
   FQ_CHECK(steps >= 0 && first >= 0, "schedule.warm_up", "steps is {} and first {}: use 0 or more", steps,
            first);
+  // Schedules are functions of the step alone and own their parts: they can be called in any order.
   return [=, after = std::move(after)](std::int64_t at) {
     if (at >= steps) return after(at - steps);
     return first + (1 - first) * static_cast<double>(at) / static_cast<double>(steps);
@@ -55,11 +57,13 @@ Schedule one_cycle(std::int64_t total, double fraction, double div, double final
   FQ_CHECK(fraction >= 0 && fraction <= 1, "schedule.one_cycle", "fraction is {}: use 0 to 1", fraction);
   FQ_CHECK(div >= 1 && final_div >= 1, "schedule.one_cycle", "div is {} and final_div {}: use 1 or more", div,
            final_div);
+  // As in torch's OneCycleLR, the peak is at step fraction * total - 1 and the end at step total - 1.
   const double peak = std::max(fraction * static_cast<double>(total) - 1, 0.0);
   const double end = static_cast<double>(total - 1);
   const double first = 1 / div, last = first / final_div;
   return [=](std::int64_t step) {
     const double at = std::min(static_cast<double>(step), end);
+    // peak > 0 here, and end > peak below: no division by zero.
     if (at < peak) return half_cosine(first, 1, at / peak);
     return end > peak ? half_cosine(1, last, (at - peak) / (end - peak)) : 1.0;
   };
@@ -71,6 +75,7 @@ Schedule multi_step(std::vector<std::int64_t> milestones, double gamma) {
   FQ_CHECK(gamma >= 0, "schedule.multi_step", "gamma is {}: use 0 or more", gamma);
   return [gamma, milestones = std::move(milestones)](std::int64_t at) {
     return std::pow(gamma,
+                    // The number of milestones at or before the step.
                     static_cast<double>(std::ranges::upper_bound(milestones, at) - milestones.begin()));
   };
 }
@@ -89,6 +94,7 @@ Schedule restarts(std::int64_t period, std::int64_t grow, double last) {
            grow);
   return [=](std::int64_t at) {
     std::int64_t length = period;
+    // Equal periods need no loop over all of them. With growing periods, the loop is logarithmic in the step.
     if (grow == 1) at %= length;
     for (; at >= length; length *= grow) at -= length;
     return half_cosine(1, last, static_cast<double>(at) / static_cast<double>(length));
@@ -96,10 +102,11 @@ Schedule restarts(std::int64_t period, std::int64_t grow, double last) {
 }
 
 Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts) {
-  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: give at least one schedule");
+  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: use at least one schedule");
   FQ_CHECK(std::ranges::all_of(parts, [](const auto& part) { return part.first >= 0; }), "schedule.sequence",
            "a part has a negative length");
   return [parts = std::move(parts)](std::int64_t at) {
+    // The length of the last part is not used: it has no end.
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
       if (at < parts[i].first) return parts[i].second(at);
       at -= parts[i].first;
@@ -124,8 +131,11 @@ Schedule make_schedule(const ScheduleOptions& options, std::int64_t total) {
   const auto& kinds = schedule_kinds();
   FQ_CHECK(std::ranges::find(kinds, options.kind) != kinds.end(), "schedule", "there is no schedule '{}'{}",
            options.kind, detail::did_you_mean(options.kind, kinds));
+  // The schedule runs over the steps after the warm-up; at least one, for a run that is all warm-up.
   const std::int64_t rest = std::max<std::int64_t>(total - options.warm_up, 1);
+  // "plateau" stays constant here: the Trainer multiplies by the factor of a Plateau.
   Schedule main = schedule::constant();
+  // Lengths of 0 come from the length of the run, rounded up.
   if (options.kind == "step") {
     const std::int64_t third = std::max<std::int64_t>((rest + 2) / 3, 1);
     main = schedule::step(options.step_every > 0 ? options.step_every : third, options.step_factor);
@@ -152,6 +162,8 @@ Plateau::Plateau(double by, std::int64_t patience) : by_(by), patience_(patience
 }
 
 double Plateau::update(double score) {
+  // The first score is always an improvement. The threshold is relative to |best|, because scores can be
+  // negative.
   const bool better = !std::isnan(score) && (!started_ || score > best_ + std::abs(best_) * kThreshold);
   if (better) {
     best_ = score;
@@ -159,6 +171,7 @@ double Plateau::update(double score) {
   }
   waited_ = better ? 0 : waited_ + 1;
   if (waited_ <= patience_) return factor_;
+  // A new patience begins at the lower rate.
   waited_ = 0;
   return factor_ *= by_;
 }
@@ -177,9 +190,11 @@ void Plateau::load_state(const StateDict& state) {
     const double best = state.attribute("best").get<double>(),
                  factor = state.attribute("factor").get<double>();
     const bool started = state.attribute("started").get<bool>();
-    waited_ = detail::whole_number(state, "waited", kPlateau);
+    const auto waited = detail::whole_number(state, "waited", kPlateau);
     FQ_CHECK(std::isfinite(best) && factor > 0 && factor <= 1, kPlateau,
              "the state is damaged: a factor of {}", factor);
+    // Assigned only after all checks: a damaged state leaves the object unchanged.
+    waited_ = waited;
     best_ = best;
     factor_ = factor;
     started_ = started;

@@ -1,4 +1,3 @@
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -6,38 +5,13 @@
 
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/network_tokenizer.h"
-#include "fakequant/cli/tables/class_table.h"
-#include "fakequant/core/log.h"
-#include "fakequant/export/gguf/detail/vocabulary.h"
 #include "fakequant/export/gguf/model.h"
 
 namespace fq::cli {
 namespace {
 
-/// Returns the tokens of the class names. Data sets of texts write an unprintable byte as "\x0a".
-std::vector<std::string> token_texts(const Network& network) {
-  auto names = network.identity().class_names;
-  for (auto& name : names)
-    if (name.size() == 4 && name.starts_with("\\x") &&
-        std::isxdigit(static_cast<unsigned char>(name[2])) != 0 &&
-        std::isxdigit(static_cast<unsigned char>(name[3])) != 0)
-      name = std::string(1, static_cast<char>(std::stoi(name.substr(2), nullptr, 16)));
-  return names;
-}
-
-GgufModel gguf_file(Network& network, const ExportOptions& given) {
-  GgufOptions options;
-  options.name = std::filesystem::path(given.checkpoint).stem().string();
-  const auto table = token_table(network);
-  if (!table)
-    options.vocabulary = token_texts(network);
-  else if (!fq::detail::take_tokens(*table, options))
-    log(LogLevel::warning,
-        "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give llama.cpp "
-        "ids");
-  options.f16 = given.f16;
-  return gguf_model(network.module(), network.input_shape(), options);
+GgufModel gguf_file(const Network& network, const ExportOptions& options) {
+  return network.to_gguf(std::filesystem::path(options.checkpoint).stem().string(), options.f16);
 }
 
 }  // namespace
@@ -47,11 +21,13 @@ std::vector<WrittenFile> gguf_files(const ExportOptions& options) {
 }
 
 ExportWriter convert_to_gguf(Network& network, const ExportOptions& options) {
+  // The model is made in the plan, so that the step can only fail to write.
   return [path = output_file(options, "model.gguf"),
           model = gguf_file(network, options)](Output& output) -> nlohmann::ordered_json {
     save_gguf(path, model);
     std::int64_t blocks = 0, bytes = 0;
     for (const auto& tensor : model.tensors) {
+      // Other tensors are floats.
       blocks += tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0 ? 1 : 0;
       bytes += tensor.data.nbytes();
     }

@@ -5,20 +5,18 @@
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/commands/import_network.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/export/gguf/import.h"
-#include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
-#include "fakequant/network/network.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/network/detail/import.h"
 #include "fakequant/train/data/detail/npy.h"
 
 namespace fq::cli {
@@ -38,12 +36,14 @@ struct ImportFlags {
 /// Parses "3,32,32".
 Shape read_sizes(const std::string& text) {
   Shape shape;
+  // The second condition reads the empty part after a comma at the end, which is an error. An empty text is
+  // an empty shape.
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
     const auto end = std::min(text.find(',', begin), text.size());
     double size = 0;
     FQ_CHECK(read_number(std::string_view(text).substr(begin, end - begin), size) && size >= 1 &&
                  size <= 1 << 30 && size == double(std::int64_t(size)),
-             "import", "--input-shape is '{}': give whole numbers and commas, 3,32,32", text);
+             "import", "--input-shape is '{}': use whole numbers and commas, 3,32,32", text);
     shape.push_back(std::int64_t(size));
     begin = end + 1;
   }
@@ -56,7 +56,7 @@ std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
   for (const auto& given : flags.input_shape) {
     const auto equals = given.rfind('=');
     const std::string name = equals == std::string::npos ? "" : given.substr(0, equals);
-    FQ_CHECK(equals != 0, "import", "--input-shape is '{}': give SIZES or NAME=SIZES", given);
+    FQ_CHECK(equals != 0, "import", "--input-shape is '{}': use SIZES or NAME=SIZES", given);
     const bool is_new =
         shapes.emplace(name, read_sizes(equals == std::string::npos ? given : given.substr(equals + 1)))
             .second;
@@ -70,7 +70,7 @@ std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
 Shape read_shape(const ImportFlags& flags) {
   const auto shapes = read_shapes(flags);
   FQ_CHECK(shapes.empty() || (shapes.size() == 1 && shapes.contains("")), "import",
-           "--input-shape NAME=SIZES is for inputs of ONNX files: give SIZES alone");
+           "--input-shape NAME=SIZES is for inputs of ONNX files: use SIZES alone");
   return shapes.empty() ? Shape{} : shapes.at("");
 }
 
@@ -80,7 +80,7 @@ std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
   for (const auto& given : flags.fix_input) {
     const auto equals = given.rfind('=');
     FQ_CHECK(equals != std::string::npos && equals > 0 && equals + 1 < given.size(), "import",
-             "--fix-input is '{}': give NAME=NUMBER or NAME=FILE.npy", given);
+             "--fix-input is '{}': use NAME=NUMBER or NAME=FILE.npy", given);
     const std::string name = given.substr(0, equals), text = given.substr(equals + 1);
     double number = 0;
     const bool is_new = fixed
@@ -94,8 +94,10 @@ std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
 
 ImportOptions read_options(const ImportFlags& flags) {
   const std::filesystem::path file(flags.model);
+  // A folder may be given with a slash at the end.
   const auto name = file.has_filename() ? file.stem() : file.parent_path().filename();
   auto shapes = read_shapes(flags);
+  // The entry without a name is the shape of all inputs. It may be missing.
   Shape shape = shapes[""];
   shapes.erase("");
   return {.sample_shape = std::move(shape),
@@ -111,31 +113,11 @@ ImportOptions read_unnamed_options(const ImportFlags& flags) {
   return read_options(flags);
 }
 
-QuantizedModel read_onnx(const ImportFlags& flags) {
-  const std::string& path = flags.model;
-  const OnnxModel file = load_onnx(path);
-  try {
-    const ImportOptions options = read_options(flags);
-    if (is_quantized(file)) return import_quantized_onnx(file, options);
-    return {import_onnx(file, options), {}};
-  } catch (const ArgumentError& error) {
-    throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
-  }
-}
-
 /// Reads a model file that describes its own network.
-std::pair<QuantizedModel, Network> read_model(const ImportFlags& flags) {
-  const std::string& path = flags.model;
-  if (!path.ends_with(".gguf")) {
-    QuantizedModel model = read_onnx(flags);
-    Network network = quantized_network(model, path);
-    return {std::move(model), std::move(network)};
-  }
-  const GgufModel file = load_gguf(path);
-  QuantizedModel model = import_gguf(file, read_unnamed_options(flags), path);
-  Network network = quantized_network(model, path);
-  take_gguf_tokenizer(network, file, path);
-  return {std::move(model), std::move(network)};
+fq::detail::ImportedNetwork read_model(const ImportFlags& flags) {
+  const bool is_gguf = flags.model.ends_with(".gguf");
+  return fq::detail::import_model_file(flags.model,
+                                       is_gguf ? read_unnamed_options(flags) : read_options(flags));
 }
 
 std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
@@ -185,13 +167,13 @@ bool is_weights(const std::string& path) {
 std::pair<Network, std::string> read_weights(const ImportFlags& flags) {
   const std::string& path = flags.model;
   FQ_CHECK(flags.network && !flags.input_shape.empty(), "import",
-           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too, or put a "
+           "{} has weights and no network: use --network FILE|NAME and --input-shape SIZES too, or put a "
            "config.json of transformers into its folder",
            path);
   const auto spec = ModelSpec::load(*flags.network, flags.network_options);
   Network network = Network::create(spec, read_shape(flags), flags.classes);
   std::string text = take_weights(network, path, flags.map, false);
-  take_packed(network, path);
+  fq::detail::quantize_as_packed(network, path);
   return {std::move(network), std::move(text)};
 }
 
@@ -263,11 +245,26 @@ ordered_json write_transformer(const Network& network, const std::string& path, 
           {"tokens", tokens ? classes : 0}};
 }
 
+// Counts parameters, without buffers (running means).
 std::int64_t parameter_count(const ImportedModel& model) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : model.state.tensors())
     if (name.starts_with("parameters/")) count += tensor.numel();
   return count;
+}
+
+/// Returns "on the grids of the file: 5 activations of uint8, 4 weights of int8; target ort".
+std::string describe_grids(const Network& network) {
+  const auto weights = weight_quantizers(network.module());
+  std::map<std::string, int> counts;
+  for (const auto& [name, quantizer, aliases] : named_quantizers(network.module()))
+    if (quantizer->enabled())
+      ++counts[fmt::format("{} {}", weights.contains(quantizer) ? "weights of" : "activations of",
+                           to_string(quantizer->descriptor().format()))];
+  std::vector<std::string> parts;
+  for (const auto& [what, count] : counts) parts.push_back(fmt::format("{} {}", count, what));
+  return fmt::format("on the grids of the file: {}; target {}", fmt::join(parts, ", "),
+                     name(model_target(network.module())));
 }
 
 void print_model(const ImportedModel& model, const Network& network, const std::string& path,
@@ -311,6 +308,7 @@ struct Imported {
 };
 
 Imported import_weights(const ImportFlags& flags) {
+  // The file is read when the plan is made. The step only writes the checkpoint.
   const auto [network, text] = read_weights(flags);
   return {network,
           [network = network, text = text, shape = read_shape(flags),
@@ -324,18 +322,21 @@ Imported import_weights(const ImportFlags& flags) {
 Imported import_model(const ImportFlags& flags) {
   const std::string path = flags.output;
   if (describes_itself(flags)) {
-    const Network network = transformer_network(flags.model, read_unnamed_options(flags), flags.map);
+    std::vector<WeightRename> renames;
+    if (flags.map) renames = read_weight_renames(*flags.map);
+    const Network network = fq::detail::import_folder(flags.model, read_unnamed_options(flags), renames);
     return {network, [=](Output& output) { return write_transformer(network, path, output); }};
   }
   if (is_weights(flags.model)) return import_weights(flags);
   const auto [read, network] = read_model(flags);
-  return {network, [model = read.floats, network = network, path](Output& output) {
+  return {network, [model = read, network = network, path](Output& output) {
             return write_model(model, network, path, output);
           }};
 }
 
 Plan plan_import(const ImportFlags& flags, PlannedFiles& planned) {
   Plan plan;
+  // A file of an earlier phase cannot be read yet.
   if (planned.holds(flags.model)) {
     planned.add(flags.output);
     return plan;

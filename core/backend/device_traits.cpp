@@ -22,6 +22,7 @@ Device choose() {
     }
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", to_string(gpu), trial.text);
   }
+  // A machine without a GPU is normal. A GPU that cannot be used is worth a warning.
   log(count == 0 ? LogLevel::info : LogLevel::warning, fmt::format("device auto is the CPU ({})", reasons));
   return Device::cpu();
 }
@@ -29,6 +30,7 @@ Device choose() {
 }  // namespace
 
 Device chosen_device() {
+  // Chosen once: a run does not change its device when another program takes or frees memory.
   static const Device device = choose();
   return device;
 }

@@ -9,6 +9,8 @@
 namespace fq::detail {
 namespace {
 
+// A third of the codes are spread over the range, the others are runs of the largest or the smallest code.
+// Runs of extremes saturate the int16 sums of processors without VNNI.
 template <class T>
 std::vector<T> full_range_codes(std::int64_t count) {
   std::vector<T> codes(static_cast<std::size_t>(count));
@@ -23,6 +25,7 @@ std::vector<T> full_range_codes(std::int64_t count) {
 
 template <class X>
 Codes code_view(const std::vector<X>& x) {
+  // An engine decides by the largest magnitudes whether its float sums must be split.
   return Codes{x.data(), fq::cpp_dtype<X>, std::is_unsigned_v<X> ? 255 : 128};
 }
 
@@ -49,6 +52,8 @@ bool conv_is_right(const ExactProducts& products, std::int64_t channels) {
 
 template <class X>
 bool is_right(const ExactProducts& products) {
+  // A square product, a long sum (4608 = 512 channels * 3 * 3 taps), and convolutions, which have kernels of
+  // their own.
   return gemm_is_right<X>(products, 64, 64, 64) && gemm_is_right<X>(products, 8, 16, 4608) &&
          conv_is_right<X>(products, 64) && conv_is_right<X>(products, 128);
 }

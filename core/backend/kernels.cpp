@@ -11,6 +11,8 @@ namespace fq {
 namespace cpu {
 namespace {
 
+// The list is included with macros that make one initializer per row. Designated initializers fail to compile
+// if the order of the rows and of the members differs.
 template <class T>
 constexpr detail::UpdateKernels<T> updates{
 #define FQ_KERNEL(result, name, parameters)
@@ -30,11 +32,13 @@ constinit const detail::Kernels kernel_table{
 namespace meta {
 namespace {
 
+// The device `meta` allocates nothing and counts bytes: memory plans read the peak of a traced step.
 class MetaCounter {
  public:
   void add(std::int64_t bytes) noexcept {
     const std::int64_t now = in_use_.fetch_add(bytes) + bytes;
     std::int64_t peak = peak_.load();
+    // Raises the peak unless another thread has raised it further.
     while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
     }
   }
@@ -59,6 +63,7 @@ void reset_peak_memory(Device) noexcept { counter.reset_peak(); }
 
 }  // namespace
 
+// Operators on `meta` compute shapes only and never call a kernel.
 constinit const detail::Kernels kernel_table{
 #define FQ_KERNEL(result, name, parameters) .name = nullptr,
 #define FQ_MEMORY_KERNEL(result, name, parameters) .name = name,

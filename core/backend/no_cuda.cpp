@@ -25,6 +25,7 @@ std::string code_type(Device) { fq::detail::throw_no_cuda(); }
 
 Tensor upload(const Tensor&, Device) { fq::detail::throw_no_cuda(); }
 Tensor constant(const Tensor&, Device) { fq::detail::throw_no_cuda(); }
+// Readback and Capture need complete types, although no object can be made.
 struct Readback::Body {};
 Readback::Readback(const void*, std::size_t, Device) { fq::detail::throw_no_cuda(); }
 Readback::~Readback() = default;

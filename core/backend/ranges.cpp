@@ -24,7 +24,8 @@ std::vector<int> kept_axes(const Axes& kept, int rank, std::string_view function
   for (const int axis : kept.values()) axes.push_back(normalize_axis(axis, rank, function));
   std::ranges::sort(axes);
   FQ_CHECK(std::ranges::adjacent_find(axes) == axes.end(), function,
-           "an axis is kept twice: name each kept axis once");
+           "an axis is named twice: name each axis once");
+  // As in ModelOpt, the tensor has one range if no axis is left to reduce.
   if (static_cast<int>(axes.size()) == rank) axes.clear();
   return axes;
 }
@@ -32,6 +33,7 @@ std::vector<int> kept_axes(const Axes& kept, int rank, std::string_view function
 Shape range_shape(const Shape& shape, const std::vector<int>& axes) {
   Shape out(shape.size(), 1);
   for (const int axis : axes) out[static_cast<std::size_t>(axis)] = shape[static_cast<std::size_t>(axis)];
+  // ModelOpt squeezes a range of one element to rank 0.
   return numel(out) == 1 ? Shape{} : out;
 }
 
@@ -39,6 +41,7 @@ RangeRows range_rows(const Tensor& x, const Axes& kept, std::string_view functio
   const auto axes = kept_axes(kept, x.rank(), function);
   const auto order = kept_first(axes, x.rank());
   const Shape shape = range_shape(x.shape(), axes), grid{numel(shape), x.numel() / numel(shape)};
+  // Kept axes come first: the rows are x itself.
   if (std::ranges::is_sorted(order)) return {x.to(Layout::row_major).reshape(grid), shape};
   Shape moved;
   for (const int axis : order) moved.push_back(x.dim(axis));

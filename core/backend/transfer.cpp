@@ -21,6 +21,7 @@ Readback::Readback(const Tensor& x) {
   if (x.device().is_cuda())
     body_ = std::make_unique<Body>(
         Body{cuda::Readback(x.raw(), static_cast<std::size_t>(x.nbytes()), x.device())});
+  // A copy on the CPU, too: the caller may overwrite x before `get`.
   host_ = x.device().is_cuda() ? Tensor::empty(x.shape(), x.dtype(), Device::cpu(), x.layout()) : x.clone();
 }
 Readback::~Readback() = default;

@@ -24,6 +24,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Names of transformers and of llama.cpp (gguf-py/gguf/tensor_mapping.py). '*' matches the layer number,
+// and at the end for weight or bias.
 const WeightRename kNames[] = {
     {"transformer.wte.*", "token_embd.*"},
     {"transformer.wpe.*", "position_embd.*"},
@@ -38,6 +40,8 @@ const WeightRename kNames[] = {
     {"model.norm.*", "output_norm.*"},
     {"model.layers.*.input_layernorm.*", "blk.*.attn_norm.*"},
     {"model.layers.*.self_attn.o_proj.*", "blk.*.attn_output.*"},
+    {"model.layers.*.self_attn.q_norm.*", "blk.*.attn_q_norm.*"},
+    {"model.layers.*.self_attn.k_norm.*", "blk.*.attn_k_norm.*"},
     {"model.layers.*.self_attn.q_proj.*", "blk.*.attn_q.*"},
     {"model.layers.*.self_attn.k_proj.*", "blk.*.attn_k.*"},
     {"model.layers.*.self_attn.v_proj.*", "blk.*.attn_v.*"},
@@ -73,6 +77,8 @@ class Keys {
     return std::visit(
         [&](const auto& value) -> ordered_json {
           using T = std::decay_t<decltype(value)>;
+          // Files have float32: the shortest decimal of 1e-5f is 1e-5, the number that the network was
+          // trained with.
           if constexpr (std::is_same_v<T, float>) return shortest(value);
           if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
             return value;
@@ -86,6 +92,7 @@ class Keys {
     if (found.is_null()) fail(fmt::format("the key '{}.{}' is missing", architecture, key));
     return found;
   }
+  // The key vocab_size is optional, so the rows of the table count.
   [[nodiscard]] std::int64_t vocabulary() const {
     const GgufTensor* table = model_.tensor("token_embd.weight");
     if (table == nullptr || table->shape.size() != 2) fail("the table 'token_embd.weight' is missing");
@@ -98,6 +105,8 @@ class Keys {
   const std::string& file_;
 };
 
+// Missing optional keys are null in config.json, where a null means the default. llama.cpp computes the
+// GELU of gpt2 with tanh.
 ordered_json gpt2_config(const Keys& keys) {
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"n_embd", keys.needed("embedding_length")},
@@ -123,6 +132,8 @@ ordered_json rope_scaling(const Keys& keys) {
   out["original_max_position_embeddings"] = keys.needed("rope.scaling.original_context_length");
   out["beta_fast"] = keys.number("rope.scaling.yarn_beta_fast");
   out["beta_slow"] = keys.number("rope.scaling.yarn_beta_slow");
+  // llama.cpp multiplies its own magnitude of YaRN by attn_factor. In config.json, attention_factor is the
+  // whole magnitude.
   const ordered_json more = keys.number("rope.scaling.attn_factor");
   if (!more.is_null() && more.get<double>() != 1)
     out["attention_factor"] =
@@ -144,32 +155,35 @@ ordered_json llama_config(const Keys& keys) {
                      value = keys.number("attention.value_length");
   if (head != value) keys.fail("heads of keys and values have different sizes, which is not supported");
   check_rotary(keys, head);
-  ordered_json out{
-      {"architectures", {keys.architecture == "qwen2" ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
-      {"hidden_size", keys.needed("embedding_length")},
-      {"intermediate_size", keys.needed("feed_forward_length")},
-      {"num_hidden_layers", keys.needed("block_count")},
-      {"num_attention_heads", keys.needed("attention.head_count")},
-      {"num_key_value_heads", keys.number("attention.head_count_kv")},
-      {"head_dim", head},
-      {"max_position_embeddings", keys.needed("context_length")},
-      {"rms_norm_eps", keys.needed("attention.layer_norm_rms_epsilon")},
-      {"rope_theta", keys.number("rope.freq_base")},
-      {"rope_parameters", rope_scaling(keys)},
-      {"hidden_act", "silu"},
-      {"vocab_size", keys.vocabulary()},
-      {"tie_word_embeddings", !keys.has("output.weight")}};
+  const char* name = keys.architecture == "qwen3"   ? "Qwen3ForCausalLM"
+                     : keys.architecture == "qwen2" ? "Qwen2ForCausalLM"
+                                                    : "LlamaForCausalLM";
+  ordered_json out{{"architectures", {name}},
+                   {"hidden_size", keys.needed("embedding_length")},
+                   {"intermediate_size", keys.needed("feed_forward_length")},
+                   {"num_hidden_layers", keys.needed("block_count")},
+                   {"num_attention_heads", keys.needed("attention.head_count")},
+                   {"num_key_value_heads", keys.number("attention.head_count_kv")},
+                   {"head_dim", head},
+                   {"max_position_embeddings", keys.needed("context_length")},
+                   {"rms_norm_eps", keys.needed("attention.layer_norm_rms_epsilon")},
+                   {"rope_theta", keys.number("rope.freq_base")},
+                   {"rope_parameters", rope_scaling(keys)},
+                   {"hidden_act", "silu"},
+                   {"vocab_size", keys.vocabulary()},
+                   {"tie_word_embeddings", !keys.has("output.weight")}};
   return out;
 }
 
-/// Returns config.json of a file with the architecture gpt2, llama or qwen2. Throws FileError that names the
-/// file for another architecture, for keys that are missing or have another type, and for scaling of rotary
-/// positions other than linear and yarn.
+/// Returns config.json of a file with the architecture gpt2, llama, qwen2 or qwen3. Throws FileError that
+/// names the file for another architecture, for keys that are missing or have another type, and for scaling
+/// of rotary positions other than linear and yarn.
 nlohmann::ordered_json gguf_config(const GgufModel& model, const std::string& file) {
   const Keys keys(model, file);
   if (keys.architecture == "gpt2") return gpt2_config(keys);
-  if (keys.architecture == "llama" || keys.architecture == "qwen2") return llama_config(keys);
-  keys.fail(fmt::format("the architecture is '{}': known are gpt2, llama, qwen2",
+  if (keys.architecture == "llama" || keys.architecture == "qwen2" || keys.architecture == "qwen3")
+    return llama_config(keys);
+  keys.fail(fmt::format("the architecture is '{}': known are gpt2, llama, qwen2, qwen3",
                         keys.architecture.substr(0, 100)));
 }
 
@@ -202,7 +216,9 @@ class GgufImport {
  public:
   GgufImport(const GgufModel& model, const std::string& file)
       : model_(model), file_(file), config_(detail::gguf_config(model, file), file) {
-    turns_neighbours_ = std::get<std::string>(*model.value("general.architecture")) == "llama";
+    // llama.cpp rotates adjacent rows in `llama` and the two halves of a head in `qwen2` and `qwen3`. Its
+    // converter permutes the rows of queries and keys to match.
+    interleaved_rows_ = std::get<std::string>(*model.value("general.architecture")) == "llama";
   }
 
   QuantizedModel run(const ImportOptions& options) {
@@ -212,12 +228,14 @@ class GgufImport {
     check(plan);
     StateDict state;
     for (const auto& place : plan.places) {
+      // `check` has found every tensor of the plan, so the pointer is not null.
       const GgufTensor& from = *model_.tensor(detail::gguf_name(place.names.front()));
       Taken taken = take(place, from);
       if (is_coded(from)) add_grid(place.parameter, from, taken);
       state.set("parameters/" + place.parameter, std::move(taken.values));
     }
     const GgufTensor& table = *model_.tensor("token_embd.weight");
+    // Without "output.weight", the head multiplies by the table of the embedding, so it needs the same grid.
     if (is_coded(table) && model_.tensor("output.weight") == nullptr) add_rule("lm_head", table);
     const ordered_json config{{"target", "ggml"}, {"rules", rules_}};
     return {{ModelSpec(options.name, std::move(plan.nodes)), plan.sample, plan.output, std::move(state), {}},
@@ -246,10 +264,10 @@ class GgufImport {
         wrong.push_back(fmt::format("{} is {}, the keys make it {}", name, to_string(found->shape),
                                     to_string(shape_there(place))));
       else if (is_coded(*found) && found->shape.size() != 2)
-        wrong.push_back(name + " has blocks, and is no matrix");
+        wrong.push_back(name + " has blocks but is not a matrix");
     }
     for (const auto& tensor : model_.tensors)
-      if (!used.contains(tensor.name)) wrong.push_back(tensor.name.substr(0, 100) + " has no place");
+      if (!used.contains(tensor.name)) wrong.push_back(tensor.name.substr(0, 100) + " is unknown");
     if (wrong.empty()) return;
     const std::size_t count = wrong.size();
     if (count > 20) wrong.resize(20);
@@ -269,6 +287,7 @@ class GgufImport {
     } else {
       all.values = from.data.to(DType::f32);
     }
+    // Blocks lie within a row, so moving whole rows moves codes and scales alike.
     for (Tensor* each : {&all.values, &all.codes, &all.scale})
       if (each->defined()) *each = parameter_rows(place, *each);
     if (const auto bad = detail::find_not_finite({{place.parameter, all.values}}))
@@ -281,13 +300,14 @@ class GgufImport {
   /// Returns the parameter's part of the rows, in the order of the model.
   [[nodiscard]] Tensor parameter_rows(const detail::WeightPlace& place, const Tensor& all) const {
     if (place.outputs > 0) return all.slice(place.first, place.first + place.shape[0]).clone();
-    const bool turned = turns_neighbours_ && (place.parameter.ends_with(".q_proj.weight") ||
+    const bool turned = interleaved_rows_ && (place.parameter.ends_with(".q_proj.weight") ||
                                               place.parameter.ends_with(".k_proj.weight"));
     if (!turned) return all;
     const std::int64_t heads =
         place.parameter.ends_with(".q_proj.weight")
             ? config_.size("num_attention_heads")
             : config_.size_or("num_key_value_heads", config_.size("num_attention_heads"));
+    // `interleaved_rows` gives the model's row for each row of the file. The file is read with the inverse.
     const auto theirs = detail::interleaved_rows(heads, place.shape[0] / heads);
     std::vector<std::int64_t> ours(theirs.size());
     for (std::size_t i = 0; i < theirs.size(); ++i)
@@ -308,7 +328,7 @@ class GgufImport {
   const GgufModel& model_;
   const std::string& file_;
   detail::TransformerConfig config_;
-  bool turns_neighbours_ = false;
+  bool interleaved_rows_ = false;
   ordered_json rules_ = ordered_json::array();
   std::vector<FileGrid> grids_;
 };

@@ -11,6 +11,7 @@ namespace {
 
 using detail::GgufKind;
 
+// 16 MiB, a limit for texts of damaged files.
 constexpr std::uint64_t kLongestText = 1 << 24;
 
 class Reading {
@@ -24,6 +25,8 @@ class Reading {
     if (magic != detail::gguf_magic) fail("it is no GGUF file");
     if (const auto version = number<std::uint32_t>(); version != detail::gguf_version)
       fail(fmt::format("it has version {}: version {} is supported", version, detail::gguf_version));
+    // Smallest sizes in bytes. Tensor: length of the name 8, axes 4, type 4, offset 8. Key: length of the
+    // name 8, type 4.
     const std::uint64_t tensors = count(24), keys = count(12);
     std::set<std::string> seen;
     for (std::uint64_t i = 0; i < keys; ++i) {
@@ -52,7 +55,8 @@ class Reading {
     bytes(&out, sizeof out);
     return out;
   }
-  /// Reads a count of elements that take at least `least` bytes each.
+  // Reads a count of elements of at least `least` bytes each. A larger count than the file can hold is an
+  // error, so that the size of the file limits the allocated memory.
   std::uint64_t count(std::uint64_t least) {
     const auto out = number<std::uint64_t>();
     if (out > static_cast<std::uint64_t>(file_.size()) / least)
@@ -68,6 +72,7 @@ class Reading {
   }
   GgufKind kind(const std::string& key) {
     const auto number_of_kind = number<std::uint32_t>();
+    // The numbers of GgufKind are contiguous from 0.
     if (number_of_kind > static_cast<std::uint32_t>(GgufKind::f64))
       fail(fmt::format("'{}' has the unknown type {}", key, number_of_kind));
     return static_cast<GgufKind>(number_of_kind);
@@ -113,6 +118,7 @@ class Reading {
         return values<float>();
       case GgufKind::text: {
         std::vector<std::string> out;
+        // Each text has at least the 8 bytes of its length.
         for (auto left = count(8); left > 0; --left) out.push_back(text());
         return out;
       }
@@ -135,6 +141,7 @@ class Reading {
     if (axes > detail::gguf_most_axes) fail(fmt::format("'{}' has {} axes", out.name, axes));
     for (std::uint32_t i = 0; i < axes; ++i) {
       const auto size = number<std::uint64_t>();
+      // The file has the innermost axis first.
       if (size == 0 || size > (std::uint64_t{1} << 40))
         fail(fmt::format("'{}' has an axis of {}", out.name, size));
       out.shape.insert(out.shape.begin(), static_cast<std::int64_t>(size));
@@ -148,6 +155,7 @@ class Reading {
     if (block.elements > 1 && (axes == 0 || out.shape.back() % block.elements != 0))
       fail(fmt::format("'{}' is {} of {}, which is not a multiple of the block size", out.name,
                        name(out.type), to_string(out.shape)));
+    // Offsets count from the beginning of the data, which follows the last entry.
     const auto offset = number<std::uint64_t>();
     if (offset % static_cast<std::uint64_t>(detail::gguf_alignment) != 0 ||
         offset > static_cast<std::uint64_t>(file_.size()))
@@ -160,6 +168,7 @@ class Reading {
     if (const auto* given = model.value("general.alignment"))
       if (const auto* size = std::get_if<std::uint32_t>(given); size == nullptr || *size != 32)
         fail("general.alignment is other than 32");
+    // The data begins at the first multiple of the alignment after the entries.
     const std::int64_t data =
         (at_ + detail::gguf_alignment - 1) / detail::gguf_alignment * detail::gguf_alignment;
     std::set<std::string> seen;
@@ -167,6 +176,7 @@ class Reading {
       GgufTensor& t = model.tensors[i];
       if (!seen.insert(t.name).second) fail(fmt::format("the tensor '{}' is there twice", t.name));
       const auto block = detail::gguf_block(t.type);
+      // Four axes of up to 2^40 elements overflow int64 but not double.
       double size = static_cast<double>(block.bytes) / static_cast<double>(block.elements);
       for (const auto axis : t.shape) size *= static_cast<double>(axis);
       if (size > static_cast<double>(file_.size() - data - offsets[i]))

@@ -14,6 +14,7 @@ using detail::GgufKind;
 
 constexpr const char* kSave = "save_gguf";
 
+// Collects the header. GGUF is little-endian, and a text has a length of 8 bytes and no terminator.
 class Bytes {
  public:
   template <class T>
@@ -54,6 +55,7 @@ void write_one(Bytes& out, const T& value) {
     out.number(value);
 }
 
+// Writes a value after its type. A list has two types: array, and the type of its elements.
 struct WriteValue {
   Bytes& out;
   template <class T>
@@ -76,12 +78,14 @@ void check(const GgufModel& model) {
     FQ_CHECK(!key.empty() && keys.insert(key).second, kSave, "the key '{}' is empty or there twice", key);
   for (const auto& t : model.tensors) {
     FQ_CHECK(!t.name.empty() && names.insert(t.name).second, kSave, "the tensor '{}' is there twice", t.name);
+    // ggml keeps a name in 64 bytes, including the terminator.
     FQ_CHECK(t.name.size() <= detail::gguf_longest_name, kSave,
-             "the name '{}' has {} bytes, ggml takes {}: give the module a shorter name", t.name,
+             "the name '{}' has {} bytes, ggml supports {}. Use a shorter name for the module", t.name,
              t.name.size(), detail::gguf_longest_name);
     FQ_CHECK(t.shape.size() <= detail::gguf_most_axes && numel(t.shape) > 0, kSave,
              "'{}' is {}: ggml has up to {} axes and no empty tensors", t.name, to_string(t.shape),
              detail::gguf_most_axes);
+    // Blocks lie within a row: a row must have whole blocks.
     const bool whole = t.shape.empty() ? detail::gguf_block(t.type).elements == 1
                                        : t.shape.back() % detail::gguf_block(t.type).elements == 0;
     FQ_CHECK(whole && t.data.defined() && t.data.device().is_cpu() &&
@@ -106,10 +110,12 @@ std::string gguf_header(const GgufModel& model) {
     out.text(key);
     std::visit(WriteValue{out}, value);
   }
+  // Offsets count from the beginning of the data, and each tensor begins at a multiple of the alignment.
   std::int64_t offset = 0;
   for (const auto& t : model.tensors) {
     out.text(t.name);
     out.number(static_cast<std::uint32_t>(t.shape.size()));
+    // ggml has the innermost axis first.
     for (std::size_t i = t.shape.size(); i-- > 0;) out.number(static_cast<std::uint64_t>(t.shape[i]));
     out.number(static_cast<std::uint32_t>(t.type));
     out.number(static_cast<std::uint64_t>(offset));
@@ -138,8 +144,10 @@ std::string_view name(GgufType type) noexcept {
 void save_gguf(const std::string& path, const GgufModel& model) {
   check(model);
   AtomicFile file(path);
+  // Tensors are written one by one, so the file is never in memory as a whole.
   file.write(gguf_header(model));
   for (const auto& t : model.tensors) {
+    // The header has counted the bytes of each tensor with its padding, also after the last one.
     const Tensor rows = t.data.to(Layout::row_major);
     file.write(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
     file.write(std::string(static_cast<std::size_t>(padded(rows.nbytes()) - rows.nbytes()), '\0'));

@@ -19,6 +19,7 @@ class ReadTokenizer {
   ReadTokenizer(const GgufModel& model, const std::string& file) : model_(model), file_(file) {}
 
   GgufTokenizer run() {
+    // A complete tokenizer.json in the file has more than the keys of ggml, such as the normalizer.
     if (const auto* whole = value<std::string>("tokenizer.huggingface.json")) return {{}, *whole};
     const auto* kind = value<std::string>("tokenizer.ggml.model");
     if (kind == nullptr || *kind == "none") return {};
@@ -32,6 +33,7 @@ class ReadTokenizer {
     if (tokens == nullptr) fail("it has no tokenizer.ggml.tokens");
     const auto* merges = value<Texts>("tokenizer.ggml.merges");
     if (merges != nullptr && !merges->empty()) return {{}, joined(*tokens, *merges).dump()};
+    // Without merges a token is not a result of BPE: the bytes of each token are all that is known.
     GgufTokenizer out;
     for (const auto& token : *tokens) out.tokens.push_back(detail::decode_byte_alphabet(token));
     return out;
@@ -53,6 +55,7 @@ class ReadTokenizer {
   /// Returns a BPE model in the form that the package tokenizers writes.
   [[nodiscard]] json joined(const Texts& tokens, const Texts& merges) const {
     json vocabulary = json::object();
+    // The id of a token is its position in the list.
     for (std::size_t id = 0; id < tokens.size(); ++id) vocabulary[tokens[id]] = id;
     if (vocabulary.size() != tokens.size()) fail("a token is in tokenizer.ggml.tokens twice");
     const json levels{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
@@ -63,6 +66,7 @@ class ReadTokenizer {
             {"decoder", levels},
             {"model",
              {{"type", "BPE"},
+              // Llama 3 takes a word that is a token as a whole without merging its parts.
               {"ignore_merges", pattern() == "llama-bpe"},
               {"vocab", std::move(vocabulary)},
               {"merges", merges}}}};
@@ -75,6 +79,7 @@ class ReadTokenizer {
 
   [[nodiscard]] json words(json levels) const {
     const std::string name = pattern();
+    // ByteLevel contains the expression of GPT-2. Other expressions are a step before it.
     levels["use_regex"] = name == "gpt-2";
     if (name == "gpt-2") return levels;
     try {

@@ -38,6 +38,8 @@ Shape OpenCalls::open_shape(std::size_t i) const {
 }
 
 OpenCalls record_open_calls(Module& model, const Shape& sample) {
+  // An axis whose size differs between batches of 2 and 3 depends on the batch. A batch of 1 would not do: a
+  // size of 1 is also the size of an axis that broadcasts.
   constexpr std::int64_t batch = 2;
   OpenCalls out{calls_for_batch(model, sample, batch), {}};
   const Calls more = calls_for_batch(model, sample, batch + 1);
@@ -52,6 +54,7 @@ OpenCalls record_open_calls(Module& model, const Shape& sample) {
   return out;
 }
 
+// Codes in the file have the name of their quantizer, which must be unique.
 PathNames::PathNames(Module& model) {
   for (const auto& entry : named_quantizers(model)) {
     if (entry.quantizer->name() == entry.name) continue;
@@ -68,12 +71,15 @@ Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions
     : model_(model),
       options_(options),
       names_(model),
+      // `check_model` runs before the trace. Its messages name uncalibrated quantizers and wrong targets.
       calls_((check_model(), record_open_calls(model, sample))),
       early_(calls_, options.target == Target::ort) {
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
+  // `calls_` does not change from here on, so pointers to its elements stay valid.
   for (const auto& call : calls_.list) makers_.emplace(call.output.node().get(), &call);
   for (const auto& entry : named_quantizers(model)) quantizers_[entry.quantizer->name()] = entry.quantizer;
   for (const auto& [name, value] : model.named_parameters())
+    // A tied parameter has several names. The first one is used.
     parameters_.try_emplace(value.node().get(), name);
   name_codes();
 }
@@ -100,11 +106,14 @@ void Exporting::check_model() const {
 }
 
 OnnxModel Exporting::run() {
+  // Reserves the name of the graph's output before any node can take it.
   graph_.free_tensor_name("output");
   add_inputs();
   for (const auto& call : calls_.list) emit(call);
   add_ends();
   if (options_.target == Target::ort) {
+    // The order matters: `write_integer_convolutions` needs sums with one kind of reader, and
+    // `separate_weights` the final products.
     split_sums(graph_);
     write_integer_convolutions(graph_);
     separate_weights(graph_);
@@ -144,6 +153,7 @@ void Exporting::emit(const Call& call) {
   emit_operator(*this, call);
 }
 
+// Names are given in the order of the calls, before nodes are written, as `predict --codes` gives them.
 void Exporting::name_codes() {
   CodeNames names;
   for (const auto& call : calls_.list) {
@@ -166,6 +176,7 @@ void Exporting::node(const Call& call, std::string op, std::vector<std::string> 
 
 std::string Exporting::batch() {
   if (!batch_.empty()) return batch_;
+  // The batch is unknown until the graph runs, so the graph itself computes it.
   const std::string shape = graph_.add("Shape", "batch.shape", {graph_.model.inputs.at(0).name});
   const std::string first = graph_.constant("batch.axis", Tensor::from<std::int64_t>({0}, {1}));
   return batch_ = graph_.add("Gather", "batch", {shape, first}, {{"axis", std::int64_t{0}}});

@@ -100,6 +100,7 @@ ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
   FQ_CHECK(!output.is_empty(), "import_onnx", "the output '{}' is {}: it has no elements",
            name.substr(0, 100), batch_text(output.shape));
   if (output.node == "input" || parts_.contains(output.node)) {
+    // A network needs at least one layer, also if it returns its input.
     const OnnxNode same{"Identity", name, {}, {}, {}, {}};
     output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
   }
@@ -132,12 +133,14 @@ void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
 
 void GraphImport::build(const OnnxNode& node) {
   try {
+    // `check_operators` has checked the nodes of the graph, but not the nodes of branches.
     if (depth_ > 0) check_operator(node, context_.opset);
     if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
     if (const OnnxBranch* way = taken(node); way != nullptr) return follow(node, *way);
     const auto builder = find_op_builder(node);
     if (builder == nullptr) throw UnsupportedUse{operator_name(node)};
     auto inputs = resolve_inputs(node);
+    // An input is unknown because of an earlier error, which is listed already.
     if (inputs.size() != node.inputs.size()) return;
     const OpImport op(node, std::move(inputs), context_);
     keep(node, node.outputs[0], builder(op));
@@ -147,6 +150,7 @@ void GraphImport::build(const OnnxNode& node) {
     missing_.add(node, use.what);
     guess(node);
   } catch (const ArgumentError& error) {
+    // An error in a node that reads a guessed shape may only be a consequence of the guess.
     if (!reads_guess(node)) missing_.add_error(node_error(node, error.what()));
     guess(node);
   }
@@ -175,6 +179,7 @@ void GraphImport::follow(const OnnxNode& node, const OnnxBranch& way) {
 }
 
 void GraphImport::keep(const OnnxNode& node, const std::string& name, ImportValue value) {
+  // Shape and similar operators return constants of values that are not constant.
   if (value.is_constant()) return fixed_.add(name, value.constant, false);
   values_.emplace(name, std::move(value));
   if (reads_guess(node)) guessed_.insert(name);
@@ -238,6 +243,7 @@ using namespace detail;
 std::vector<OnnxNode> prepared(const OnnxModel& model, const ElementTypes& types, const std::string& output,
                                FixedValues& fixed) {
   auto nodes = live_nodes(with_casts(model.nodes, types), output);
+  // Patterns compare constants, so folding comes first. Unread parts of replaced chains are removed last.
   for (const auto& node : nodes) (void)fixed.fold_node(node);
   return live_nodes(replace_patterns(nodes, fixed.values()), output);
 }

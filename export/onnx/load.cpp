@@ -45,6 +45,7 @@ std::string node_scope(const onnx::NodeProto& node) {
     paths.push_back(scopes.substr(begin + 1, end - begin - 1));
     begin = scopes.find('\'', end + 1);
   }
+  // The last element is the name of the operator, the element before it the innermost module.
   const std::string path = paths.size() < 2 ? "" : paths[paths.size() - 2];
   return path.size() > 500 ? "" : path;
 }
@@ -60,6 +61,8 @@ class Loading {
     set_header(model, proto);
     const onnx::GraphProto& graph = proto.graph();
     for (const auto& value : graph.initializer()) model.initializers.push_back(initializer(value));
+    // The CRC-32C ties the external data to this model. A mix of two exports has valid shapes and wrong
+    // weights.
     check_data(proto);
     check_functions(proto);
     for (const auto& value : graph.input()) model.inputs.push_back(value_info(value));
@@ -77,6 +80,7 @@ class Loading {
 
   onnx::ModelProto parse() const {
     const detail::FileReader file(path_);
+    // Protobuf cannot parse more than 2 GiB.
     if (file.size() > std::numeric_limits<std::int32_t>::max())
       fail("", "it has more than 2 GiB: store the weights of large models as external data");
     std::string bytes(static_cast<std::size_t>(file.size()), '\0');
@@ -105,6 +109,7 @@ class Loading {
     model.producer = proto.producer_name();
     model.producer_version = proto.producer_version();
     model.graph_name = proto.graph().name();
+    // ONNX's default for files that state no opset.
     model.opset = 1;
     bool has_opset = false;
     for (const auto& opset : proto.opset_import()) {
@@ -167,6 +172,7 @@ class Loading {
       case onnx::AttributeProto::STRINGS:
         return std::vector<std::string>(a.strings().begin(), a.strings().end());
       case onnx::AttributeProto::TENSOR:
+        // An unknown type matters only if a supported operator reads the attribute, which then rejects it.
         if (!detail::dtype_of_onnx(a.t().data_type())) return std::monostate{};
         return tensors_.read(a.t(), place + ", attribute '" + a.name() + "'");
       default:
@@ -184,6 +190,7 @@ class Loading {
 
   OnnxNode read_node(const onnx::NodeProto& node) const {
     OnnxNode out{node.op_type(), node.name(), node.domain() == "ai.onnx" ? "" : node.domain(), {}, {}, {}};
+    // Puts the path into the name, where PyTorch's older exporter writes it.
     if (const std::string scope = node_scope(node); !scope.empty() && out.name.find('/') == std::string::npos)
       out.name = fmt::format("/{}/{}", scope, out.name);
     out.inputs.assign(node.input().begin(), node.input().end());
@@ -224,9 +231,11 @@ class Loading {
     for (const auto& value : model.initializers)
       if (!constant.insert(value.name).second) fail("tensor '" + value.name + "'", "the name is used twice");
     known = constant;
+    // Up to IR version 3, initializers had to be listed as inputs too.
     for (const auto& value : model.inputs)
       if (!known.insert(value.name).second && !constant.contains(value.name))
         fail("input '" + value.name + "'", "the name is used twice");
+    // Nodes must be in the order of execution, which also excludes cycles.
     for (const auto& node : model.nodes) {
       for (const auto& input : node.inputs)
         if (!input.empty() && !known.contains(input))
@@ -237,7 +246,7 @@ class Loading {
           fail(describe_node(node), fmt::format("it writes '{}' a second time", output));
     }
     for (const auto& value : model.outputs)
-      if (!known.contains(value.name)) fail("output '" + value.name + "'", "nothing gives it");
+      if (!known.contains(value.name)) fail("output '" + value.name + "'", "no node or input defines it");
   }
 
   std::string path_;

@@ -25,6 +25,7 @@ void set_inline(onnx::TensorProto& to, const Tensor& value) {
 }
 
 /// External data file for tensors that are too large for the model.
+// The checksum covers the whole file, including the padding.
 class ExternalData {
  public:
   explicit ExternalData(const std::string& model_path)
@@ -65,10 +66,12 @@ class ExternalData {
 struct SetAttribute {
   onnx::AttributeProto& to;
 
+  // Graphs and other kinds that the reader drops cannot be written again.
   void operator()(std::monostate) const {
     throw ArgumentError(
         fmt::format("[save_onnx] the attribute '{}' has no value that can be written", to.name()));
   }
+  // Readers require `type` next to the value.
   void operator()(std::int64_t value) const {
     to.set_type(onnx::AttributeProto::INT);
     to.set_i(value);
@@ -116,6 +119,7 @@ void set_node(onnx::NodeProto& to, const OnnxNode& node) {
 void set_value(onnx::ValueInfoProto& to, const OnnxValueInfo& value) {
   to.set_name(value.name);
   auto& tensor = *to.mutable_type()->mutable_tensor_type();
+  // A missing shape means an unknown rank, and a dimension without a value an unknown size.
   tensor.set_elem_type(value.kind == OnnxKind::boolean ? detail::onnx_bool : detail::onnx_type(value.dtype));
   if (!value.has_shape) return;
   auto& shape = *tensor.mutable_shape();
@@ -145,6 +149,7 @@ void set_graph(onnx::GraphProto& to, const OnnxModel& model, ExternalData* exter
   for (const auto& node : model.nodes) set_node(*to.add_node(), node);
   for (const auto& [name, given, boolean] : model.initializers) {
     auto& made = *to.add_initializer();
+    // ONNX has only row-major tensors.
     const Tensor value = given.to(Layout::row_major);
     made.set_name(name);
     set_tensor(made, value, boolean);
@@ -164,6 +169,7 @@ bool has_onnx() noexcept { return true; }
 
 void save_onnx(const std::string& path, const OnnxModel& model, std::int64_t inline_limit) {
   std::int64_t bytes = 0;
+  // Protobuf limits a file to 2 GiB, so large weights go to a file of their own.
   for (const auto& initializer : model.initializers) bytes += initializer.value.nbytes();
   std::optional<ExternalData> external;
   if (bytes > inline_limit) external.emplace(path);
@@ -175,11 +181,13 @@ void save_onnx(const std::string& path, const OnnxModel& model, std::int64_t inl
   for (const auto& [domain, version] : model.other_opsets) set_opset(proto, domain, version);
   for (const auto& [key, value] : model.metadata) set_metadata(proto, key, value);
   set_graph(*proto.mutable_graph(), model, external ? &*external : nullptr);
+  // After `set_graph`, which has written the data.
   if (external) set_metadata(proto, detail::onnx_data_crc, external->checksum());
   std::string text;
   FQ_CHECK(proto.SerializeToString(&text), "save_onnx", "the graph of {} has more than 2 GiB", path);
   AtomicFile file(path);
   file.write(text);
+  // The data is renamed first: a model never refers to data that does not exist.
   external ? commit_together({external->file(), file}) : file.commit();
 }
 

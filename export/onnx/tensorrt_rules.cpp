@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/model.h"
 
 namespace fq {
@@ -83,6 +84,7 @@ class Rules {
     for (const auto& constant : model.initializers) constants_.emplace(constant.name, &constant.value);
     for (const auto& node : model.nodes) {
       for (const auto& name : node.outputs) producers_.emplace(name, &node);
+      // A node that reads a value twice counts as one reader.
       for (const auto& name : std::set<std::string_view>(node.inputs.begin(), node.inputs.end()))
         readers_.emplace(name, &node);
     }
@@ -91,7 +93,7 @@ class Rules {
   std::vector<RuleBreak> run() {
     if (model_.opset < kLowestOpset || model_.opset > kHighestOpset)
       add(model_.graph_name,
-          fmt::format("opset {}: it takes {} to {}", model_.opset, kLowestOpset, kHighestOpset));
+          fmt::format("opset {}: TensorRT supports {} to {}", model_.opset, kLowestOpset, kHighestOpset));
     for (const auto& node : model_.nodes) {
       if (node.op == "QuantizeLinear" || node.op == "DequantizeLinear") check_quantizer(node);
       if (node.op == "Add") check_sum(node);
@@ -127,12 +129,17 @@ class Rules {
       if (const auto* codes = constant(node, 0)) return codes->dtype();
       if (const auto* before = producer(node, 0); is(before, "QuantizeLinear")) return code_type(*before);
     }
-    return DType::u8;
+    // From opset 21 the type may be an attribute. ONNX's default without a zero point is u8.
+    const auto* attribute = node.attribute("output_dtype");
+    const auto* number = attribute == nullptr ? nullptr : std::get_if<std::int64_t>(attribute);
+    if (number == nullptr) return DType::u8;
+    return detail::dtype_of_onnx(static_cast<int>(*number)).value_or(DType::u8);
   }
 
   /// Returns the constant that the node quantizes or dequantizes, or null for an activation.
   const Tensor* weight(const OnnxNode& node) const {
     if (const auto* value = constant(node, 0)) return value;
+    // A weight may be stored as codes, or as floats that the graph quantizes.
     const auto* before = node.op == "DequantizeLinear" ? producer(node, 0) : nullptr;
     return is(before, "QuantizeLinear") ? constant(*before, 0) : nullptr;
   }
@@ -143,7 +150,7 @@ class Rules {
     check_type(node, type, value != nullptr);
     const auto* zero = constant(node, 2);
     if (zero != nullptr && !all_zero(*zero))
-      add(node, "a zero point is not 0: it takes symmetric codes only");
+      add(node, "a zero point is not 0: TensorRT supports symmetric codes only");
     if (zero == nullptr && node.inputs.size() > 2 && !node.inputs[2].empty())
       add(node, "the zero point is not a constant");
     check_scale(node, type, value);
@@ -154,15 +161,17 @@ class Rules {
                        (type == DType::i4 && is_weight);
     if (known) return;
     if (type == DType::i32 && is_weight)
-      return add(node, "an INT32 constant is dequantized: give the bias as floats");
+      return add(node, "an INT32 constant is dequantized: use a float bias");
     if (type == DType::i4)
-      return add(node, "codes of an activation are INT4: it takes INT4 for constants only");
-    add(node, fmt::format("codes are {}: it takes INT8, INT4, FP8 E4M3 and FP4 E2M1", type_name(type)));
+      return add(node, "codes of an activation are INT4: TensorRT supports INT4 for constants only");
+    add(node,
+        fmt::format("codes are {}: TensorRT supports INT8, INT4, FP8 E4M3 and FP4 E2M1", type_name(type)));
   }
 
   void check_scale(const OnnxNode& node, DType type, const Tensor* value) {
     const auto* scale = constant(node, 1);
     if (scale == nullptr) {
+      // Scales of NVFP4 have two levels: E4M3 numbers, dequantized by one float.
       const auto* levels = producer(node, 1);
       if (!is(levels, "DequantizeLinear") || constant(*levels, 0) == nullptr)
         add(node, "the scale is not a constant");
@@ -170,16 +179,16 @@ class Rules {
     }
     if (!all_positive(*scale)) add(node, "a scale is not positive");
     if (scale->numel() == 1 && scale->rank() <= 1) return;
-    if (value == nullptr) return add(node, "an activation has several scales: it takes one");
+    if (value == nullptr) return add(node, "an activation has several scales: TensorRT supports one");
     if (scale->rank() == 1) return check_channels(node, *scale, *value);
     const auto axis = integer(node, "axis", 1), block = integer(node, "block_size", 0);
     if (!has_blocks(value->shape(), scale->shape(), axis < 0 ? axis + value->rank() : axis, block))
-      add(node, fmt::format(
-                    "a scale of {} for a constant of {}: it takes blocks of block_size along one of the last "
-                    "two axes",
-                    to_string(scale->shape()), to_string(value->shape())));
+      add(node, fmt::format("a scale of {} for a constant of {}: TensorRT supports blocks of block_size "
+                            "along one of the last "
+                            "two axes",
+                            to_string(scale->shape()), to_string(value->shape())));
     else if (type == DType::i8)
-      add(node, "INT8 in blocks: it takes one scale, or one an output channel");
+      add(node, "INT8 in blocks: TensorRT supports one scale, or one per output channel");
   }
 
   void check_channels(const OnnxNode& node, const Tensor& scale, const Tensor& value) {
@@ -188,11 +197,13 @@ class Rules {
     if (axis < 0 || axis >= value.rank() || value.dim(static_cast<int>(axis)) != scale.numel())
       return add(node, fmt::format("{} scales along axis {} of a constant of {}", scale.numel(), axis,
                                    to_string(value.shape())));
+    // The layer that reads the weight decides which axis has the output channels.
     for (auto [at, end] = readers_.equal_range(node.outputs.at(0)); at != end; ++at) {
       const auto wanted = output_axis(*at->second, value.rank());
       if (wanted && *wanted != axis)
-        add(node, fmt::format("scales along axis {}: it takes them along the output channels of {}, axis {}",
-                              axis, at->second->op, *wanted));
+        add(node, fmt::format(
+                      "scales along axis {}: TensorRT expects them along the output channels of {}, axis {}",
+                      axis, at->second->op, *wanted));
     }
   }
 
@@ -210,12 +221,14 @@ class Rules {
 
   void check_sum(const OnnxNode& node) {
     if (node.inputs.size() != 2 || node.outputs.empty() || constant(node, 0) || constant(node, 1)) return;
+    // TensorRT fuses a residual addition into integers only if both branches are quantized.
     const bool a = is(producer(node, 0), "DequantizeLinear"), b = is(producer(node, 1), "DequantizeLinear");
     if (!(a && b) && is_quantized(node.outputs[0]))
-      add(node, fmt::format("input {} of a sum that is quantized has no Q/DQ: it takes them at both",
-                            a   ? "2"
-                            : b ? "1"
-                                : "1 and 2"));
+      add(node,
+          fmt::format("input {} of a sum that is quantized has no Q/DQ: TensorRT expects a pair at both",
+                      a   ? "2"
+                      : b ? "1"
+                          : "1 and 2"));
   }
 
   void check_outputs() {
@@ -223,7 +236,7 @@ class Rules {
       const auto found = producers_.find(output.name);
       const bool codes = found != producers_.end() && found->second->op == "QuantizeLinear";
       if (codes || (output.kind == OnnxKind::tensor && !is_floating(output.dtype)))
-        add(output.name, "a graph output is codes: it ends in floats");
+        add(output.name, "a graph output is codes: TensorRT supports float outputs");
     }
   }
 
@@ -231,6 +244,7 @@ class Rules {
     for (const auto& entry : model_.initializers) check_size(entry.name, double(entry.value.numel()));
     for (const auto* values : {&model_.inputs, &model_.values, &model_.outputs})
       for (const auto& value : *values) {
+        // A double cannot overflow. An open size counts as 1.
         double count = 1;
         for (const auto& axis : value.shape) count *= double(std::max<std::int64_t>(1, axis.size));
         check_size(value.name, count);
@@ -239,7 +253,7 @@ class Rules {
 
   void check_size(const std::string& name, double elements) {
     if (elements > double(kMostElements))
-      add(name, fmt::format("{:.0f} elements: it takes {}", elements, kMostElements));
+      add(name, fmt::format("{:.0f} elements: TensorRT supports {}", elements, kMostElements));
   }
 
   const OnnxModel& model_;

@@ -42,6 +42,7 @@ void set_ggml_steps(Module& model, const FileGrid& grid, TensorQuantizer& quanti
                                  detail::ggml_scheme(quantizer.params())->rounding()));
 }
 
+// Scales are compared for equality: they must follow from the values, as in the next training step.
 void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
   const auto have = own.grid.scale.to_vector<float>(), want = grid.scale.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
@@ -68,6 +69,7 @@ void check_codes(Module& model, const FileGrid& grid) {
 float range_of_unit(float unit, const Format& format) {
   const float bound = 448.0f * format.bound();
   float range = unit * bound;
+  // unit * bound is rounded, so the quotient may miss `unit` by an ulp. The neighbours of `range` are tried.
   for (int i = 0; i < 2 && range / bound > unit; ++i) range = std::nextafter(range, 0.0f);
   for (int i = 0; i < 2 && range / bound < unit; ++i) range = std::nextafter(range, INFINITY);
   FQ_CHECK(range / bound == unit, kImportQuantized, "no range has scales that are multiples of {}", unit);
@@ -99,6 +101,7 @@ void FileQuantization::set_grids(Module& model) const {
     if (detail::ggml_scheme(found->second->params()) != nullptr && grid.codes.defined())
       set_ggml_steps(model, grid, *found->second);
     if (is_computed_from_values(*found->second) && grid.unit == 0) continue;
+    // Layers that share a quantizer must have the same scale in the file.
     const auto [known, first] = set.emplace(found->second, &grid);
     if (first)
       set_scale(*found->second, grid);
@@ -111,6 +114,7 @@ void FileQuantization::set_grids(Module& model) const {
   const auto missing = uncalibrated_quantizers(model);
   FQ_CHECK(missing.empty(), kImportQuantized, "the file has no scale for {}", fmt::join(missing, ", "));
   for (const auto& grid : grids)
+    // Codes can be computed only when all ranges are set.
     if (grid.codes.defined()) check_codes(model, grid);
 }
 

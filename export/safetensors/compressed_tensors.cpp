@@ -33,6 +33,7 @@ void check_others(Module& model) {
     if (quant == nullptr) continue;
     if (const auto* output = quant->output_quantizer(); output != nullptr && output->enabled())
       no_name(path, "has a quantizer of its output");
+    // `quantized_layers` has checked the inputs of layers with a weight.
     if (quant->weight_quantizer() != nullptr) continue;
     for (const auto& input : quant->input_quantizers())
       if (input->enabled()) no_name(path, "has quantizers and no weight");
@@ -50,6 +51,7 @@ std::vector<ModeloptLayer> quantized_layers(Module& model) {
   std::vector<ModeloptLayer> out;
   for (const auto& layer : named_layers(model)) {
     if (layer.algorithm == ModeloptAlgorithm::none) continue;
+    // `modelopt_layers` finds more formats than this writer stores.
     if (layer.algorithm == ModeloptAlgorithm::nvfp4 || layer.algorithm == ModeloptAlgorithm::mxfp8)
       no_name(layer.path, fmt::format("is {}", detail::name(layer.algorithm)));
     if (dynamic_cast<const Linear*>(&model.at(layer.path)) == nullptr)
@@ -63,7 +65,8 @@ std::vector<ModeloptLayer> quantized_layers(Module& model) {
   return out;
 }
 
-/// Packs eight 4-bit codes into each I32. The last I32 of a row may be padded.
+// Packs eight 4-bit codes into each I32. The last I32 of a row may be padded. codes: i8 [N, K] of -8..7,
+// stored as 0..15.
 Tensor packed(const Tensor& codes) {
   const std::int64_t rows = codes.dim(0), columns = codes.dim(1), words = (columns + 7) / 8;
   Tensor out = Tensor::zeros({rows, words}, DType::i32);
@@ -77,6 +80,7 @@ Tensor packed(const Tensor& codes) {
   return out;
 }
 
+// Returns [1], [N, 1] or [N, K / group]: compressed-tensors keeps the axes that share a scale.
 Tensor scale_tensor(const QuantizedTensor& w) {
   const Tensor& scale = w.grid.scale;
   if (scale.numel() == 1) return scale.reshape({1});
@@ -102,6 +106,7 @@ void add_layer(const ModeloptLayer& layer, NamedTensors& out) {
     add("input_scale", layer.input().scale().reshape({1}));
 }
 
+// Fields of `QuantizationArgs` of the package compressed-tensors.
 json scheme_of_weights(const ModeloptLayer& layer) {
   const bool floats = layer.algorithm == ModeloptAlgorithm::fp8 ||
                       layer.algorithm == ModeloptAlgorithm::fp8_per_channel_per_token;
@@ -151,6 +156,7 @@ NamedTensors compressed_tensors(Module& model) {
   }
   std::set<std::string> quantizers;
   for (const auto& [path, module] : model.named_modules())
+    // A learned amax is a parameter of a quantizer. The written scales already contain it.
     if (dynamic_cast<TensorQuantizer*>(module) != nullptr) quantizers.insert(path);
   const auto add = [&](const std::string& name, const Tensor& value) {
     const auto dot = name.rfind('.');
@@ -164,6 +170,7 @@ NamedTensors compressed_tensors(Module& model) {
 }
 
 json compressed_tensors_config(Module& model, const std::string& version) {
+  // Layers with equal settings share a config group, so the config stays short for large networks.
   std::map<json, json> targets;  // names of layers by their shared settings
   std::set<std::string> formats;
   for (const auto& layer : quantized_layers(model)) {
@@ -198,6 +205,7 @@ void save_compressed_tensors(const std::string& path, Module& model, const std::
   const std::string config = compressed_tensors_config(model, version).dump(4) + "\n";
   AtomicFile config_file((std::filesystem::path(path).parent_path() / "config.json").string()), weights(path);
   config_file.write(config);
+  // An unsupported layer throws before the commit, so existing files stay unchanged.
   save_safetensors(weights, compressed_tensors(model), {{"format", "pt"}});
   commit_together({config_file, weights});
 }

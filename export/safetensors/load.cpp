@@ -20,6 +20,7 @@ constexpr std::uint64_t kLongestHeader = 100'000'000;  // limit of the reference
   throw FileError(path, tensor, fmt::format("[load_safetensors] {}: {}", path, why));
 }
 
+// The length is untrusted: it is compared with the size of the file before memory is allocated.
 std::string header_text(const detail::FileReader& file) {
   std::uint64_t length = 0;
   if (file.size() < kLengthBytes) fail(file.path(), {}, "it is too short to be a safetensors file");
@@ -42,6 +43,7 @@ struct SafetensorsFile::Body {
     const std::string text = header_text(file);
     data = kLengthBytes + static_cast<std::int64_t>(text.size());
     try {
+      // The parser checks that the tensors cover the data exactly, so `read` stays within the file.
       header = detail::parse_safetensors_header(text, file.size() - data);
     } catch (const detail::BadHeader& error) {
       fail(path, {}, fmt::format("its header is damaged: {}", error.what()));
@@ -52,6 +54,7 @@ struct SafetensorsFile::Body {
   detail::FileReader file;
   std::int64_t data = 0;  // begin of the data
   detail::SafetensorsHeader header;
+  // The keys point into `header`, which does not change after construction.
   std::unordered_map<std::string_view, std::size_t> entry_indices;
 };
 
@@ -77,11 +80,13 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   for (const auto& other : entries()) names.push_back(other.name);
   FQ_CHECK(false, "load_safetensors", "{} has no '{}'{}", body_->file.path(), name,
            detail::did_you_mean(name, names));
+  // Unreachable: the check above throws.
   return entries().front();
 }
 
 Tensor SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry& from = entry(name);
+  // A BOOL is a byte of 0 or 1.
   const auto dtype = from.dtype == "BOOL" ? DType::u8 : detail::safetensors_type(from.dtype)->dtype;
   if (!dtype)
     fail(body_->file.path(), from.name,

@@ -23,6 +23,7 @@ std::string below(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
+// Returns the storage of packed or 8-bit float codes as u8.
 Tensor as_bytes(const Tensor& codes, Shape shape) {
   const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
   return Tensor::from(std::span(bytes, static_cast<std::size_t>(codes.nbytes())), std::move(shape));
@@ -69,7 +70,8 @@ Tensor weight_scale(const ModeloptLayer& layer, const QuantizedTensor& w) {
   }
 }
 
-/// Returns amax / 2688, the factor of the block scales.
+// Returns amax / 2688, the factor of the block scales: 448 is the largest E4M3 scale and 6 the largest E2M1
+// code.
 Tensor scale_of_scales(const TensorQuantizer& q) {
   const double amax = q.amax().item() * static_cast<float>(q.descriptor().scale_amax().value_or(1));
   const auto grid = Grid::block_scaled(q.descriptor().format(), Granularity::per_tensor(),
@@ -82,6 +84,7 @@ class Collecting {
   explicit Collecting(Module& model) : model_(model), layers_(detail::modelopt_layers(model)) {}
 
   NamedTensors run() {
+    // Layers come first: their weights are codes and are then skipped among the float parameters.
     for (const auto& layer : layers_)
       if (layer.algorithm != ModeloptAlgorithm::none) add_layer(layer);
     for (const auto& [path, module] : model_.named_modules()) {
@@ -100,6 +103,7 @@ class Collecting {
 
   void add_layer(const ModeloptLayer& layer) {
     const NoGrad no_grad;
+    // The quantizer returns the codes that forward multiplies, with the rounding of its target.
     const Variable weight = layer.quant->weight_quantizer()->weight(layer.quant->quantized_weight());
     const QuantizedTensor& w = *weight.quantized();
     weights_.insert(below(layer.path, "weight"));
@@ -113,6 +117,7 @@ class Collecting {
     }
     if (layer.input().params().pre_quant_scale.defined())
       add(layer.path, "pre_quant_scale", layer.input().params().pre_quant_scale);
+    // ModelOpt has no integer biases. Other readers ignore the key.
     const auto sums = layer_sums(model_.at(layer.path));
     if (sums && sums->bias.defined()) add(layer.path, "bias_code", sums->bias);
   }
@@ -120,6 +125,7 @@ class Collecting {
   void add_outer_scales(const std::string& path, QuantModule& quant) {
     if (const auto* q = quant.output_quantizer(); q != nullptr && q->enabled())
       add_one_scale(path, "output_scale", *q);
+    // Modules without a weight (additions) may have a quantizer for each input.
     if (quant.weight_quantizer() != nullptr) return;
     const auto inputs = quant.input_quantizers();
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -176,6 +182,7 @@ json modelopt_config(Module& model, const std::string& version) {
     forms.insert(own);
   }
   FQ_CHECK(!forms.empty(), "modelopt", "no weight is quantized: use save_safetensors for a float model");
+  // Equal layers share one algorithm at the top. Otherwise each layer is listed.
   json quantization = forms.size() == 1 ? *forms.begin() : json{{"quant_algo", "MIXED_PRECISION"}};
   quantization["kv_cache_quant_algo"] = nullptr;
   quantization["exclude_modules"] = std::move(excluded);

@@ -41,6 +41,7 @@ struct Change {
   Tensor amax, factor;
 };
 
+// Whether the quantizer takes a range from the file. A range from its config is never replaced.
 bool wants_range(const TensorQuantizer& q) {
   return q.params().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
 }
@@ -57,6 +58,7 @@ class Importing {
 
   ImportedRanges run() {
     ImportedRanges out;
+    // All values are read and checked before the first change, so an error leaves the model unchanged.
     std::vector<Change> changes;
     for (const auto& entry : named_quantizers(model_)) {
       auto& q = *entry.quantizer;
@@ -84,6 +86,7 @@ class Importing {
   void add_key(const std::string& key, std::string_view suffix, Keys& keys) {
     if (!key.ends_with(suffix)) return;
     const auto [known, added] = keys.emplace(quantizer_path(key.substr(0, key.size() - suffix.size())), key);
+    // "_input_quantizer" and "input_quantizer" of one module have the same path here.
     if (!added) fail(key, fmt::format("and '{}' name one quantizer", known->second));
   }
 
@@ -123,6 +126,7 @@ class Importing {
   /// Returns the expected shape. No value if the shape depends on the input.
   [[nodiscard]] std::optional<Shape> expected(const TensorQuantizer& q) const {
     const QuantDescriptor& d = q.descriptor();
+    // Dynamic blocks have a range of the whole tensor. Ranges per axis of an activation depend on its shape.
     if (d.has_dynamic_blocks() || (d.axis().empty() && d.block_sizes().empty())) return Shape{};
     const auto weight = weights_.find(&q);
     if (weight == weights_.end()) return {};
@@ -141,6 +145,7 @@ class Importing {
              fmt::format("and '{}' have different numbers of elements for '{}'", found[0].first, entry.name));
     }
     if (found.empty()) return {};
+    // The largest range of the aliases clips no value of any of the modules that share the quantizer.
     return ranges_.contains(entry.name) ? found[0].second : largest(found);
   }
 
@@ -153,6 +158,7 @@ class Importing {
   }
 
   Tensor read_factor(const NamedQuantizer& entry) {
+    // The least normal float: the inverse of a smaller factor may overflow.
     const auto found = values(entry, factors_, std::numeric_limits<float>::min());
     if (found.empty()) return {};
     if (!entry.quantizer->params().enabled)

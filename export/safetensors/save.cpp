@@ -25,11 +25,13 @@ void check(const NamedTensors& tensors) {
     FQ_CHECK(detail::safetensors_type(tensor.dtype()) != nullptr, kWhere,
              "'{}' is {}, which the format has no type for: pack codes as u8", name,
              fq::name(tensor.dtype()));
+    // Two elements of 4 bits share a byte, and the format has no padding.
     FQ_CHECK(bit_width(tensor.dtype()) >= 8 || tensor.numel() % 2 == 0, kWhere,
              "'{}' has {} elements of 4 bits: their number must be even", name, tensor.numel());
   }
 }
 
+// Sorts as the reference writer: wide types first, so that each tensor is aligned to its elements.
 NamedTensors sorted_tensors(NamedTensors tensors) {
   std::ranges::sort(tensors, [](const auto& a, const auto& b) {
     const int left = detail::safetensors_type(a.second.dtype())->rank;
@@ -41,6 +43,7 @@ NamedTensors sorted_tensors(NamedTensors tensors) {
 
 std::string serialized_header(const NamedTensors& tensors,
                               const std::map<std::string, std::string>& metadata) {
+  // The entries have the order of the data.
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t begin = 0;
@@ -57,6 +60,7 @@ std::string serialized_header(const NamedTensors& tensors,
   } catch (const ordered_json::exception&) {
     FQ_CHECK(false, kWhere, "a name or the metadata is not UTF-8 text");
   }
+  // Spaces after the JSON align the data.
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   return text;
 }
@@ -72,6 +76,7 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors,
 
 std::uint32_t safetensors_checksum(const NamedTensors& tensors) {
   check(tensors);
+  // Covers only the data. The metadata in the header may differ for equal weights.
   std::uint32_t crc = 0;
   for (const auto& [name, tensor] : sorted_tensors(tensors)) {
     const Tensor rows = tensor.to(Layout::row_major);
@@ -85,6 +90,7 @@ void save_safetensors(AtomicFile& file, const NamedTensors& tensors,
   check(tensors);
   const NamedTensors ordered = sorted_tensors(tensors);
   const std::string header = serialized_header(ordered, metadata);
+  // A file is the length of the header (u64), the header, and the data.
   const auto length = static_cast<std::uint64_t>(header.size());
   file.write(&length, sizeof length);
   file.write(header);

@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostTold = 20;
+constexpr std::size_t kMostListed = 20;
 constexpr std::size_t kNearest = 2;
 
 std::map<std::string, Tensor> state_tensors(const Module& model) {
@@ -37,6 +37,7 @@ Names state_names(const Module& model) {
   return out;
 }
 
+// Files store a 1x1 convolution as [out, in, 1, 1] or [out, in].
 Shape squeezed_shape(const Shape& shape) {
   Shape out;
   std::ranges::copy_if(shape, std::back_inserter(out), [](std::int64_t size) { return size != 1; });
@@ -45,8 +46,9 @@ Shape squeezed_shape(const Shape& shape) {
 
 /// Returns the mismatch between a tensor and its parameter. Empty if there is none.
 std::string misfit(const SafetensorsEntry& entry, const Tensor& place) {
+  // Integers without scales are codes, whose values are unknown.
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" && entry.dtype != "F64")
-    return fmt::format("is {}: give F32, F16, BF16 or F64", entry.dtype);
+    return fmt::format("is {}: use F32, F16, BF16 or F64", entry.dtype);
   if (squeezed_shape(entry.shape) == squeezed_shape(place.shape())) return {};
   Shape reversed(entry.shape.rbegin(), entry.shape.rend());
   const bool transposed = entry.shape.size() == 2 && reversed == place.shape();
@@ -59,10 +61,11 @@ std::string near(const std::string& name, const Names& names) {
   return found.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(found, ", "));
 }
 
-/// Returns a list for a message, with at most kMostTold names.
+/// Returns a list for a message, with at most kMostListed names.
 std::string name_list(const Names& all) {
-  const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostTold)));
-  const std::string rest = all.size() > kMostTold ? fmt::format(" and {} more", all.size() - kMostTold) : "";
+  const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostListed)));
+  const std::string rest =
+      all.size() > kMostListed ? fmt::format(" and {} more", all.size() - kMostListed) : "";
   return fmt::format("{}{}", fmt::join(shown, ", "), rest);
 }
 
@@ -73,14 +76,17 @@ class Loading {
     Names file;
     for (const auto& entry : source_.entries()) {
       entries_.emplace(entry.name, &entry);
+      // A counter of PyTorch's batch norms, which has no parameter here.
       if (!entry.name.ends_with("num_batches_tracked")) file.push_back(entry.name);
     }
     match_ = detail::match_weights(state_names(model), file, options.renames);
   }
 
   LoadedWeights run() {
+    // Pairs of different shapes are removed first, so that `check_names` counts only the usable ones.
     check_shapes();
     check_names();
+    // All values are read before the first copy, so an error leaves the model unchanged.
     std::vector<std::pair<Tensor, Tensor>> changes;
     for (const auto& [place, name] : match_.places) {
       Tensor target = places_.at(place);
@@ -118,15 +124,16 @@ class Loading {
     };
     part("renames fit no tensor", described(match_.idle, file_names()));
     if (!options_.partial) {
+      // Names without a partner are the likeliest suggestions. If there are none, all names are.
       part("missing in it", described(match_.missing, match_.extra.empty() ? file_names() : match_.extra));
-      part("without a place in the model",
+      part("without a parameter in the model",
            described(match_.extra, match_.missing.empty() ? model_names() : match_.missing));
       part("of other shapes or types", misshaped_);
     }
     if (match_.places.empty() && parts.empty()) parts.push_back("no tensor of it fits");
     if (parts.empty()) return;
-    fail({}, fmt::format("{} does not fit the model: {}: rename tensors by --map, or take what fits by "
-                         "--init-partial",
+    fail({}, fmt::format("{} does not fit the model: {}. Rename tensors with --map, or load the matching "
+                         "ones with --init-partial",
                          path_, fmt::join(parts, "; ")));
   }
 
@@ -136,7 +143,8 @@ class Loading {
       const auto renamed = match_.renamed.find(names[i]);
       const std::string as = renamed == match_.renamed.end() ? "" : fmt::format(" (as {})", renamed->second);
       const std::string& looked_for = as.empty() ? names[i] : renamed->second;
-      out.push_back(i < kMostTold ? names[i] + as + near(looked_for, others) : names[i]);
+      // The search for near names is slow for thousands of names, so only the listed names get one.
+      out.push_back(i < kMostListed ? names[i] + as + near(looked_for, others) : names[i]);
     }
     return out;
   }
@@ -153,6 +161,7 @@ class Loading {
 
   [[nodiscard]] Tensor read_value(const std::string& name, const std::string& place,
                                   const Tensor& target) const {
+    // Shapes may differ by axes of length 1. A value beyond f32 becomes an infinity, which is an error.
     const Tensor value = source_.read(name).to(target.dtype()).reshape(target.shape());
     if (const auto bad = detail::find_not_finite({{place, value}}))
       fail(name, fmt::format("{}: {} is {} at element {}", path_, name, bad->value, bad->index));
@@ -177,7 +186,7 @@ class Loading {
 std::vector<WeightRename> read_weight_renames(const std::string& path) {
   const auto text = detail::JsonText::load(path, "map");
   const detail::JsonValue root(*text);
-  if (!root.is_object()) root.fail("give an object of names in the file and names in the model");
+  if (!root.is_object()) root.fail("use an object of names in the file and names in the model");
   std::vector<WeightRename> out;
   for (const auto& [from, to] : root.json().items()) {
     const auto value = root.at(from);
@@ -185,7 +194,7 @@ std::vector<WeightRename> read_weight_renames(const std::string& path) {
     out.push_back({from, to.is_null() ? "" : value.string()});
     const std::string& name = out.back().to;
     if (!to.is_null() && name.empty())
-      value.fail(fmt::format("'{}' gets no name: give null to leave it out", from));
+      value.fail(fmt::format("'{}' gets no name: use null to leave it out", from));
     if (std::ranges::count(name, '*') > std::ranges::count(from, '*'))
       value.fail(fmt::format("'{}' has more * than '{}'", name, from));
   }

@@ -26,15 +26,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostTold = 20;
-
-/// Returns the shape of the tensor in the file.
-Shape shape_there(const WeightPlace& place) {
-  Shape shape = place.shape;
-  if (place.outputs > 0) shape[0] = place.outputs;
-  if (place.transposed) std::ranges::reverse(shape);
-  return shape;
-}
+constexpr std::size_t kMostListed = 20;
 
 /// Reads the tensors of a file into the parameters of a plan.
 class PlannedWeights {
@@ -42,7 +34,9 @@ class PlannedWeights {
   PlannedWeights(const TransformerPlan& plan, const std::string& path,
                  const std::vector<WeightRename>& renames)
       : plan_(plan), path_(path), source_(path) {
+    for (const auto& layer : source_.packed().layers) packed_.insert(layer.name + ".weight");
     for (const auto& entry : source_.entries()) {
+      // The first pattern that matches is applied. An empty result excludes the tensor from the import.
       std::string name = entry.name;
       const auto rename = std::ranges::find_if(
           renames, [&](const auto& each) { return rename_weight(each, entry.name, name); });
@@ -52,6 +46,8 @@ class PlannedWeights {
   }
 
   StateDict run() {
+    // All tensors are matched by their headers before any data is read, so that one error lists all
+    // mismatches. `found` has no null pointer after `fail_unless_all_fit`.
     std::vector<const SafetensorsEntry*> found;
     for (const auto& place : plan_.places) found.push_back(checked(place));
     for (const auto& [name, entry] : entries_)
@@ -72,8 +68,22 @@ class PlannedWeights {
     return at == entries_.end() ? nullptr : at->second;
   }
 
+  /// Whether the file has [in, out]. ModelOpt writes a quantized Conv1D as a linear layer.
+  [[nodiscard]] bool is_transposed(const WeightPlace& place, const std::string& name) const {
+    return place.transposed && !packed_.contains(name);
+  }
+  /// Returns the shape of the tensor `name` in the file.
+  [[nodiscard]] Shape shape_there(const WeightPlace& place, const std::string& name) const {
+    Shape shape = place.shape;
+    if (place.outputs > 0) shape[0] = place.outputs;
+    if (is_transposed(place, name)) std::ranges::reverse(shape);
+    return shape;
+  }
+
   const SafetensorsEntry* checked(const WeightPlace& place) {
     const SafetensorsEntry* found = nullptr;
+    // Names are in order of preference: older files have other names for the same parameter (gamma for
+    // weight).
     for (const auto& name : place.names)
       if (found = entry(name); found != nullptr) break;
     if (found == nullptr) {
@@ -82,10 +92,10 @@ class PlannedWeights {
     }
     used_.insert(found->name);
     if (!is_float(found->dtype))
-      misshaped_.push_back(fmt::format("{} is {}: give F32, F16, BF16 or F64", found->name, found->dtype));
-    else if (found->shape != shape_there(place))
+      misshaped_.push_back(fmt::format("{} is {}: use F32, F16, BF16 or F64", found->name, found->dtype));
+    else if (found->shape != shape_there(place, found->name))
       misshaped_.push_back(fmt::format("{} is {}, config.json makes it {}", found->name,
-                                       to_string(found->shape), to_string(shape_there(place))));
+                                       to_string(found->shape), to_string(shape_there(place, found->name))));
     return found;
   }
 
@@ -103,13 +113,13 @@ class PlannedWeights {
     const auto part = [&](const char* what, Names names) {
       if (names.empty()) return;
       const std::size_t count = names.size();
-      names.resize(std::min(count, kMostTold));
+      names.resize(std::min(count, kMostListed));
       parts.push_back(
-          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostTold ? ", .." : ""));
+          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostListed ? ", .." : ""));
     };
     part("missing", missing_);
     part("of other shapes or types", misshaped_);
-    part("without a place, which --map may leave out", left_);
+    part("without a parameter, which --map can exclude", left_);
     if (!parts.empty())
       throw FileError(path_, {},
                       fmt::format("[import] the tensors of {} do not match "
@@ -119,7 +129,9 @@ class PlannedWeights {
 
   [[nodiscard]] Tensor value(const WeightPlace& place, const std::string& name) const {
     Tensor x = source_.read(name).to(DType::f32);
-    if (place.transposed) x = ops::transpose(Variable(x), {1, 0}).tensor();
+    if (is_transposed(place, name)) x = ops::transpose(Variable(x), {1, 0}).tensor();
+    // Rows are outputs only after the transposition, so the part of a stacked tensor (c_attn of GPT-2) is cut
+    // last.
     if (place.outputs > 0) x = x.slice(place.first, place.first + place.shape[0]).clone();
     if (const auto bad = find_not_finite({{place.parameter, x}}))
       throw FileError(
@@ -132,7 +144,7 @@ class PlannedWeights {
   std::string path_;
   WeightSource source_;
   std::map<std::string, const SafetensorsEntry*> entries_;  // by the names to look up
-  std::set<std::string> used_;
+  std::set<std::string> used_, packed_;
   Names missing_, misshaped_, left_;
 };
 
@@ -152,6 +164,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Families share a planner if they differ only in settings, as Llama, Mistral, Qwen2 and Qwen3.
 const std::map<std::string, detail::Planner>& planners() {
   static const std::map<std::string, detail::Planner> table{
       {"BertForMaskedLM", detail::plan_bert},   {"BertForSequenceClassification", detail::plan_bert},
@@ -209,9 +222,10 @@ ImportedModel import_transformers(const std::string& path, const ImportOptions& 
   const auto planner = planners().find(architecture);
   if (planner == planners().end())
     throw FileError(config.path(), {},
-                    fmt::format("[import] {}: the architecture is '{}': known are {}; of others take an ONNX "
-                                "file by torch.onnx.export",
+                    fmt::format("[import] {}: the architecture '{}' is not supported, {} are. Export other "
+                                "networks with torch.onnx.export",
                                 config.path(), architecture, fmt::join(transformer_architectures(), ", ")));
+  // A plan has shapes but no tensors. Sizes in config.json are untrusted until the weights confirm them.
   detail::TransformerPlan plan = planner->second(config, options);
   StateDict state = detail::planned_weights(plan, transformer_weights(path), renames);
   return {ModelSpec(options.name, std::move(plan.nodes)), plan.sample, plan.output, std::move(state), {}};

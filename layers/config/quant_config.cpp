@@ -38,6 +38,7 @@ int whole(const ordered_json& object, const char* key, int lowest) {
   return *whole;
 }
 
+// Options of a rule start from the common ones.
 AmaxOptions amax_options(const ordered_json& object, AmaxOptions options) {
   if (object.contains("percentile")) options.percentile = number(object, "percentile", 0, 100);
   if (object.contains("stride")) options.stride = whole(object, "stride", 1);
@@ -46,7 +47,7 @@ AmaxOptions amax_options(const ordered_json& object, AmaxOptions options) {
 }
 
 void check_keys(const ordered_json& object, const char* what, const Keys& keys) {
-  FQ_CHECK(object.is_object(), kWhere, "'{}' has {}: give a list of objects", what, object.dump());
+  FQ_CHECK(object.is_object(), kWhere, "'{}' has {}: use a list of objects", what, object.dump());
   for (const auto& [key, value] : object.items())
     FQ_CHECK(std::ranges::find(keys, key) != keys.end(), kWhere, "unknown key '{}' in '{}'{}", key, what,
              did_you_mean(key, keys));
@@ -54,16 +55,15 @@ void check_keys(const ordered_json& object, const char* what, const Keys& keys) 
 
 std::string read_pattern(const ordered_json& object, const char* what) {
   FQ_CHECK(object.contains("pattern") && object["pattern"].is_string(), kWhere,
-           "an entry of '{}' has no pattern: give one, as \"*input_quantizer\"", what);
+           "an entry of '{}' has no pattern: use one, as \"*input_quantizer\"", what);
   return object["pattern"].get<std::string>();
 }
 
 /// Returns the name of an available method of calibration. Throws ArgumentError for another.
 std::string checked_algorithm(const std::string& name) {
   const auto& methods = QuantDescriptor::calib_methods();
-  FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize",
-           "algorithm '{}' is not available, and another method would be no substitute{}", name,
-           did_you_mean(name, {methods.begin(), methods.end()}));
+  FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize", "algorithm '{}' is unsupported{}",
+           name, did_you_mean(name, {methods.begin(), methods.end()}));
   return name;
 }
 
@@ -93,7 +93,7 @@ AmaxAdjustment adjustment(const ordered_json& object) {
 const ordered_json& list(const ordered_json& object, const char* key) {
   static const ordered_json none = ordered_json::array();
   if (!object.contains(key)) return none;
-  FQ_CHECK(object[key].is_array(), kWhere, "'{}' is {}: give a list of objects", key, object[key].dump());
+  FQ_CHECK(object[key].is_array(), kWhere, "'{}' is {}: use a list of objects", key, object[key].dump());
   return object[key];
 }
 
@@ -120,6 +120,7 @@ bool is_weight_algorithm(std::string_view name) {
   return std::ranges::find(weight_algorithms(), name) != weight_algorithms().end();
 }
 
+// A method is given by its name, or as an object with a method.
 ordered_json method_entry(const ordered_json& given) {
   return given.is_object() ? given.value("method", ordered_json()) : given;
 }
@@ -138,6 +139,7 @@ ordered_json apply_reference_defaults(ordered_json given) {
   if (!given.is_object()) given = {{"method", given}};
   for (const char* key : {"percentile", "stride", "start_bin", "rules", "postprocess", "debug", "block_size",
                           "fused", "max_co_batch_size", "max_tokens_per_batch"})
+    // Keys of calibration, and keys of ModelOpt that no algorithm has here.
     given.erase(key);
   if (given["method"] == "smoothquant" && !given.contains("alpha")) given["alpha"] = 1.0;
   return given;
@@ -147,6 +149,7 @@ ordered_json apply_reference_defaults(ordered_json given) {
 /// calibration and of ModelOpt's batch sizes are dropped. ptq::Algorithm checks the other options. Throws
 /// ArgumentError naming the key.
 void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
+  // True if the entry names an algorithm on weights.
   const auto named = [](const ordered_json& given) {
     const ordered_json method = method_entry(given);
     return method.is_string() && is_weight_algorithm(method.get<std::string>());
@@ -155,6 +158,7 @@ void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
     set_algorithm(config, apply_reference_defaults(*theirs));
     config.weight_place = "/algorithm";
   }
+  // "weight_algorithm" is more specific than "algorithm", and null switches a preset's algorithm off.
   const auto own = input.find("weight_algorithm");
   if (own == input.end()) return;
   config.weight_algorithm.clear();
@@ -169,6 +173,7 @@ void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
   });
 }
 
+// A null value counts as absent.
 std::string text(const ordered_json& input, const char* key, const char* fallback) {
   if (!input.contains(key) || input[key].is_null()) return fallback;
   FQ_CHECK(input[key].is_string(), kWhere, "{} is not a string", key);
@@ -222,14 +227,17 @@ QuantConfig QuantConfig::preset(std::string_view name) {
 
 QuantConfig QuantConfig::from_json(const ordered_json& input) {
   FQ_CHECK(input.is_object(), kWhere, "a quantization config is a JSON object");
+  // Before any value is read, so that a misspelt key is reported first.
   check_config_keys(input);
   QuantConfig config;
   if (input.contains("preset"))
     config = locate_errors("/preset", [&] { return preset(text(input, "preset", "")); });
+  // Rules come after the preset, because later rules override earlier ones.
   if (input.contains("rules")) locate_errors("/rules", [&] { detail::add_rules(config, input["rules"]); });
   if (input.contains("quant_cfg"))
     locate_errors("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
   locate_errors("/target", [&] {
+    // A preset may have set a target, which is then the default.
     config.target = target_named(text(input, "target", std::string(name(config.target)).c_str()));
   });
   config.pow2 = one_of_two(input, "scale", "free", "pow2");

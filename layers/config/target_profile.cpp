@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kAny = "any preset";
 constexpr std::string_view kOpenVino = "openvino";  // reads files of ort, equal within a bound
 
+// Columns as TargetProfile, rows in the order of Target.
 constexpr TargetProfile kProfiles[] = {
     {Target::none, "none", "any engine", false, kAny, "scales", false},
     {Target::ort, "ort", "ONNX Runtime", false, kAny, "onnx", true},

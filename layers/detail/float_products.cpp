@@ -17,6 +17,7 @@ namespace {
 std::map<std::string, std::vector<std::string>> dequantized_formats(const TraceGraph& graph) {
   std::map<std::string, std::vector<std::string>> out;
   for (const auto& node : graph.nodes) {
+    // A product of floats dequantizes both operands, which the trace records under the module's path.
     if (node.op != "dequantize") continue;
     const auto& made = graph.nodes[static_cast<std::size_t>(graph.input(node, 0).producer)];
     if (made.op == "quantize") out[node.path].push_back(made.attribute<std::string>("format"));
@@ -44,6 +45,7 @@ std::vector<std::string> float_products(Module& model, const TraceGraph& graph) 
   for (const auto& [path, module] : model.named_modules()) {
     const auto* quant = dynamic_cast<const QuantModule*>(module);
     const auto& both = formats[path];
+    // One dequantized operand is a weight-only layer, which multiplies floats by intent.
     if (quant == nullptr || quant->weight_quantizer() == nullptr || both.size() < 2) continue;
     out.push_back(fmt::format(
         "'{}' multiplies dequantized floats: no engine multiplies codes of {} with such scales and formats",

@@ -9,6 +9,7 @@
 namespace fq::detail {
 namespace {
 
+// Walks the trace once. A value is marked if only operators without weights lie between it and the edge.
 class EdgeWalk {
  public:
   explicit EdgeWalk(const TraceGraph& graph) : graph_(graph), marked_(graph.values.size(), false) {}
@@ -20,6 +21,7 @@ class EdgeWalk {
       const auto inputs = activations(node);
       if (inputs.empty() || !std::ranges::all_of(inputs, [&](int value) { return is_marked(value); }))
         continue;
+      // A layer with a weight ends the walk; others pass the mark on.
       has_weight(node) ? void(found.insert(node.path)) : mark(node.output);
     }
     return found;
@@ -71,6 +73,7 @@ class EdgeWalk {
   std::vector<bool> marked_;
 };
 
+// True if engine_form has a reason for floats and no form on codes.
 bool is_always_in_floats(const std::string& op) {
   const EngineForm* form = engine_form(op);
   return form != nullptr && form->exact.empty() && !form->reason.empty();
@@ -91,10 +94,12 @@ class ResidualSums {
   }
 
   std::set<std::string> run() {
+    // The network's output is excluded: its sum is the result and has no reader that could qualify it.
     if (graph_.output >= 0) read_as_codes_[static_cast<std::size_t>(graph_.output)] = true;
     std::set<std::string> found, others;
     for (auto at = graph_.nodes.rbegin(); at != graph_.nodes.rend(); ++at) {
       const TraceNode& node = *at;
+      // Backwards, so all readers of the output have been visited.
       const auto output = static_cast<std::size_t>(node.output);
       const bool in_floats =
           read_[output] && !read_as_codes_[output] && !(is_addition(node) && reads_convolution(node));

@@ -15,7 +15,7 @@
 namespace fq::detail {
 namespace {
 
-/// Disjoint sets of values that must share one scale.
+// Disjoint sets of values that must share one scale (union-find; graphs are small, so without ranks).
 class Groups {
  public:
   explicit Groups(std::size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
@@ -57,6 +57,7 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
   std::vector<int> all_read;
   std::set<std::string> whole;  // recurrent layers, embeddings and attention
   for (const auto& node : graph.nodes) {
+    // Max pooling, reshapes and the like move codes, so input and output share a scale.
     if (traits(node.op).keeps_codes) groups.tie(node.inputs[0], node.output);
     if (node.path.empty() || !quantizable(model.at(node.path))) continue;
     const Module& module = model.at(node.path);
@@ -72,17 +73,21 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
         (module.type() == "add" || module.type() == "concat" || module.type() == "avg_pool" ||
          module.type() == "global_avg_pool"))
       continue;
+    // A layer's second input is its weight.
     const std::vector<int> inputs(node.inputs.begin(), weight ? node.inputs.begin() + 1 : node.inputs.end());
     if (node.op == "concat")
+      // Engines concatenate codes, which requires one scale.
       for (const int input : inputs) groups.tie(input, node.output);
     all_read.insert(all_read.end(), inputs.begin(), inputs.end());
     if (const auto [known, first] = read.try_emplace(node.path, inputs); !first) {
       for (std::size_t i = 0; i < std::min(inputs.size(), known->second.size()); ++i)
+        // A module that runs several times has one quantizer for its input.
         groups.tie(known->second[i], inputs[i]);
       continue;
     }
     uses.push_back({node.path, weight, {}});
   }
+  // A shared quantizer is unsigned only if all values of the group are.
   std::map<int, bool> sign_free;  // by group: whether no value is negative
   for (const int value : all_read) {
     auto& group = sign_free.try_emplace(groups.find(value), true).first->second;

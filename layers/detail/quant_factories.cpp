@@ -12,6 +12,7 @@
 namespace fq {
 namespace {
 
+// A function-local static, because users may register types before main.
 std::map<std::type_index, QuantFactory>& registered() {
   static std::map<std::type_index, QuantFactory> table;
   return table;
@@ -47,6 +48,7 @@ void register_defaults() {
 }
 
 const std::map<std::type_index, QuantFactory>& factories() {
+  // Defaults are added at the first use. The initialisation of a static runs once, also with several threads.
   static const bool once = (register_defaults(), true);
   (void)once;
   return registered();
@@ -56,6 +58,7 @@ const std::map<std::type_index, QuantFactory>& factories() {
 
 void register_quant_module(std::type_index type, QuantFactory make) { registered()[type] = std::move(make); }
 
+// typeid of the object: derived types are not included, because their forward may differ.
 bool detail::is_quantizable(const Module& module) { return factories().contains(typeid(module)); }
 
 std::shared_ptr<Module> detail::quantized_counterpart(const Module& layer, std::size_t inputs) {

@@ -32,6 +32,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const PartialQuantPara
 
 std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
                                                       const std::string& name) const {
+  // Errors name the rule of the config file, also if a field only fails together with others.
   return locate_errors(fields.place, [&]() -> std::shared_ptr<TensorQuantizer> {
     if (fields.all.sequence.empty()) return make_one(fields.all, name);
     std::vector<std::shared_ptr<TensorQuantizer>> parts;
@@ -39,7 +40,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
       parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
     for (const auto& part : parts)
       FQ_CHECK(part->params().weight_scheme != &binary_weights(), "quantize",
-               "'{}' is binary within a sequence: give its fields alone, or leave binary out", name);
+               "'{}' is binary within a sequence: use its fields alone, or leave binary out", name);
     auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
     out->set_name(name);
     return out;
@@ -48,6 +49,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
 
 std::shared_ptr<TensorQuantizer> QuantizerMaker::weight(MergedRules fields, const std::string& name,
                                                         int axis) const {
+  // Presets write axis 0, but transposed convolutions have their channels along axis 1.
   if (!fields.by_user.axis && keeps_one_axis(fields.all)) {
     fields.all.axis.reset();
     if (axis >= 0) fields.all.axis = Axes(axis);
@@ -66,6 +68,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedRules& fields
   const bool plain = engine_.stores_unsigned_bytes() && fields.all.sequence.empty() && !fields.has_blocks();
   // Signed codes are stored as unsigned bytes: code + 128.
   const bool offset = plain && descriptor.format().is_integer() && !descriptor.is_unsigned();
+  // A user's sign is final; otherwise calibration may find that no value is negative.
   quantizer->update([&](QuantParams& params) {
     params.zero_point = offset ? 128 : 0;
     params.may_become_unsigned = plain && !fields.by_user.is_unsigned;

@@ -17,6 +17,7 @@
 namespace fq::detail {
 namespace {
 
+// XNNPACK's 4-bit kernels require columns and blocks that are multiples of 32 (ENGINES §3).
 constexpr std::int64_t kXnnpackBlock = 32;
 
 bool is_table(const Module& module) { return dynamic_cast<const Embedding*>(&module) != nullptr; }
@@ -58,6 +59,7 @@ class RowTargetEngine : public TargetEngine {
 
   [[nodiscard]] bool is_quantizable(const Module& module) const override {
     if (is_table(module)) return has_tables();
+    // Convolutions and recurrent layers stay in floats, with a warning by reason_for_floats.
     return dynamic_cast<const Linear*>(&module) != nullptr || dynamic_cast<const Conv*>(&module) != nullptr ||
            dynamic_cast<const Recurrent*>(&module) != nullptr;
   }
@@ -84,6 +86,7 @@ class RowTargetEngine : public TargetEngine {
 };
 
 void RowTargetEngine::check_input(const std::string& path, const MergedRules& input) const {
+  // A field may be absent or null; both mean the default.
   const NumBits bits = input.all.num_bits.value_or(std::nullopt).value_or(NumBits());
   const bool dynamic = input.all.dynamic && input.all.dynamic->value_or(false);
   const bool blocks = input.has_blocks() && (*input.all.block_sizes)->type == BlockType::dynamic;
@@ -98,6 +101,7 @@ void RowTargetEngine::check_weight(const std::string& path, const QuantDescripto
                                    const Shape& shape) const {
   Grid grid;
   grid.format = weight.format();
+  // The engine's own rule decides (core), for a weight [N, K].
   grid.granularity = weight.granularity(2);
   std::string why;
   FQ_CHECK(multiplies(rows_, grid, shape, &why), "quantize",
@@ -221,6 +225,7 @@ std::vector<std::string> TargetEngine::fit_weights(Module& /*model*/) const { re
 
 void TargetEngine::log_float_operators(Module& /*model*/, const Shape& /*input_shape*/) const {}
 
+// Static objects in a function: engines are immutable, so threads may share them.
 const TargetEngine& target_engine(Target target) {
   static const AnyEngine any;
   static const OrtEngine ort;

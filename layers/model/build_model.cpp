@@ -17,6 +17,7 @@ namespace {
 
 using detail::kSymbolicBatch;
 
+// Shape without its batch axis, for messages.
 std::string sample_text(Shape shape) {
   shape.erase(shape.begin());
   return to_string(shape);
@@ -34,6 +35,7 @@ class Builder {
   };
   Built nodes(const ModelNodes& nodes, const Variable& input) {
     Built built;
+    // Values on `meta`: only their shapes matter.
     std::unordered_map<std::string, Variable> values{{"input", input}};
     detail::EarlierModules earlier;
     std::string previous = "input";
@@ -61,6 +63,7 @@ class Builder {
     std::vector<Shape> shapes;
     for (const auto& input : inputs) shapes.push_back(input.shape());
     try {
+      // checked_nodes has rejected unknown types.
       auto made = detail::layer_registry().find(node.type)->second.make(
           LayerOptions(node, shapes, classes_, budget_, &earlier));
       FQ_CHECK(made != nullptr, node.type, "its factory made nothing");
@@ -83,7 +86,8 @@ class Builder {
   }
 
   Made nested(const ModelNode& node, const std::vector<Variable>& inputs) {
-    if (inputs.size() != 1) node.place.fail(fmt::format("node '{}' takes one input", node.name));
+    if (inputs.size() != 1)
+      node.place.fail(fmt::format("node '{}' has {} inputs: use one", node.name, inputs.size()));
     auto built = nodes(node.nodes, inputs[0]);
     if (node.type == "graph") return {std::make_shared<Graph>(std::move(built.nodes)), built.output};
     auto sequence = std::make_shared<Sequential>();
@@ -94,6 +98,7 @@ class Builder {
   /// Adds the place of the node to an error of an operator or a constructor, unless the error already has it.
   [[noreturn]] static void throw_node_error(const ModelNode& node, const ArgumentError& error) {
     const std::string what = error.what();
+    // An inner node has placed the error already.
     if (what.starts_with(node.place.origin())) throw error;
     const std::string name = node.place.has_line() ? fmt::format("node '{}': ", node.name) : "";
     node.place.fail(name + detail::show_batch_symbol(what));
@@ -112,8 +117,9 @@ class Builder {
 
 Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
   FQ_CHECK(!sample_shape.empty() && sample_shape.size() <= 8, "build_model",
-           "the input {} has {} axes: give the shape of one image, of 1 to 8 axes", to_string(sample_shape),
+           "the input {} has {} axes: use the shape of one image, of 1 to 8 axes", to_string(sample_shape),
            sample_shape.size());
+  // Divides instead of multiplying, because the product of the sizes may overflow.
   std::int64_t left = limit;
   for (const auto size : sample_shape) left = size > 0 ? left / size : 0;
   FQ_CHECK(left > 0, "build_model", "the input {} is empty or has more than {} elements",
@@ -125,6 +131,7 @@ Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
 
 std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes,
                                    const BuildOptions& options) {
+  // Initial weights depend on the seed alone, not on earlier draws of the thread.
   const RandomScope random(options.seed, 0);
   const NoGrad no_grad;
   const auto input = meta_input(sample_shape, options.max_elements);
@@ -134,6 +141,7 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
     end.fail(fmt::format("the model's output is {}: its first axis must be the batch",
                          detail::batch_text(built.output.shape())));
   Shape listed = built.output.shape();
+  // Dense labels: [N, classes, ..] with a label per position.
   if (options.dense) listed.resize(std::min<std::size_t>(listed.size(), 2));
   if (classes > 0 && listed != Shape{kSymbolicBatch, classes})
     end.fail(fmt::format(

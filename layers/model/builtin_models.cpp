@@ -25,10 +25,13 @@ class Blocks {
         gated_(options.choice("feed_forward", {"gelu", "swiglu"}) == "swiglu"),
         norm_(options.choice("norm", {"layer_norm", "rms_norm"})),
         dropout_(options.share("dropout")) {
+    // SwiGLU has three matrices instead of two: 8/3 of the width keeps the number of parameters (Shazeer
+    // 2020), rounded up to ggml's blocks of 32.
     hidden_ = options.integer("hidden", gated_ ? (8 * width_ / 3 + 31) / 32 * 32 : 4 * width_);
     const std::int64_t own = options.integer("heads", heads);
     attention_["heads"] = own;
     if (const auto shared = options.integer("kv_heads", own); shared != own) attention_["kv_heads"] = shared;
+    // Options are written only where they differ from the default, so that files stay short.
     attention_.update(more);
     if (!bias_) attention_["bias"] = false;
     if (const double share = options.share("attention_dropout"); share > 0) attention_["dropout"] = share;
@@ -57,6 +60,7 @@ class Blocks {
     for (std::int64_t i = 1; i <= layers_; ++i) {
       const std::string name = fmt::format("block{}", i);
       for (const bool second : {false, true}) {
+        // The first half of a block is attention, the second the feed-forward network.
         const std::string number = second ? "2" : "1", before = x;
         if (!norm_behind) x = norm(nodes, name + "_norm" + number, second ? Strings() : Strings{x});
         std::string y =
@@ -97,6 +101,7 @@ class Blocks {
   NodeOptions attention_;
 };
 
+// "rotary": true means the same as "positions": "rotary".
 bool rotary(const BuiltinOptions& options) {
   return options.choice("positions", {"learned", "rotary"}) == "rotary" || options.on("rotary");
 }
@@ -134,6 +139,7 @@ BuiltinNodes gpt_nodes(BuiltinOptions options) {
   NodeOptions head{{"out_features", vocabulary}, {"bias", false}};
   if (options.on("tied")) head["weight_of"] = "tokens";
   nodes.add("head", "linear", std::move(head));
+  // Losses expect [N, classes, ..].
   nodes.add("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}});
   return nodes;
 }
@@ -145,6 +151,7 @@ BuiltinNodes vit_nodes(BuiltinOptions options) {
   const bool token = options.choice("pool", {"mean", "token"}) == "token";
   BuiltinNodes nodes;
   nodes.add("patches", "conv2d", {{"out_channels", blocks.width()}, {"kernel", patch}, {"stride", patch}});
+  // [N, width, h, w] to [N, width, h * w], and tokens first: [N, h * w, width].
   nodes.add("row", "reshape", {{"shape", Shape{blocks.width(), -1}}});
   std::string x = nodes.add("tokens", "transpose", {{"axes", Shape{0, 2, 1}}});
   if (token) {
@@ -216,6 +223,7 @@ Nodes cnn(Options options) {
     const auto number = std::to_string(++layer);
     nodes.conv_bn("conv" + number, width, 3, 1);
     nodes.add("relu" + number, "relu");
+    // The first layer keeps the size of the input.
     if (layer > 1) nodes.add("pool" + number, "max_pool", {{"kernel", 2}});
   }
   nodes.add("flatten", "flatten");
@@ -234,6 +242,7 @@ std::string residual_block(Nodes& nodes, const std::string& name, std::int64_t w
   nodes.conv_bn(name + "_conv1", width, 3, halve ? 2 : 1, {input});
   nodes.add(name + "_relu1", "relu");
   const auto branch = nodes.conv_bn(name + "_conv2", width, 3, 1);
+  // A projection (option B of He et al. 2015), which a change of size or width needs.
   const auto shortcut = halve ? nodes.conv_bn(name + "_shortcut", width, 1, 2, {input}) : input;
   nodes.add(name + "_add", "add", {}, {branch, shortcut});
   return nodes.add(name + "_relu2", "relu");
@@ -290,6 +299,7 @@ ModelNodes builtin_nodes(std::string_view name, const JsonValue* options) {
            did_you_mean(name, builtin_models()));
   if (options != nullptr) options->expect_keys(found->options, fmt::format("of {}", name));
   ModelNodes nodes = found->nodes(Options(options)).list();
+  // Errors in built nodes name the model instead of a line of a file.
   for (auto& node : nodes) node.place = NodePlace(fmt::format("[{}] node '{}': ", name, node.name));
   return nodes;
 }

@@ -17,8 +17,10 @@ namespace {
 using detail::Call;
 using Reason = std::optional<std::string>;
 
+// Float sums of integers are exact below 2^24 in any order.
 constexpr double kExactSum = 1 << 23;  // leaves the same room for the bias
 
+// frexp returns a mantissa in [0.5, 1), which is 0.5 for powers of two.
 bool is_power_of_two(float scale) {
   int exponent = 0;
   return std::frexp(scale, &exponent) == 0.5F;
@@ -29,6 +31,8 @@ bool has_powers_of_two(const QuantizedTensor& x) {
   return std::ranges::all_of(x.grid.scale.to_vector<float>(), is_power_of_two);
 }
 
+// Finds the operators whose results may differ from the engine's by float rounding. Walks the calls in the
+// order of execution, because properties of values follow from their inputs.
 class Reading {
  public:
   Reading(Module& model, const Shape& input_shape, Target target)

@@ -16,6 +16,7 @@ namespace fq {
 namespace {
 
 template <class Layer>
+// w' = w * gamma / sqrt(var + eps), b' = (b - mean) * gamma / sqrt(var + eps) + beta, computed in double.
 void fold_into(Layer& layer, const BatchNorm& norm) {
   layer.ensure_bias();
   const auto gamma = norm.weight().tensor().to_vector<float>(),
@@ -29,6 +30,7 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
     b[c] = channels.back().bias;
   }
   auto* quant = dynamic_cast<QuantModule*>(&layer);
+  // A quantized layer keeps its codes where that is possible (folded_weight.h).
   if (quant != nullptr && quant->weight_quantizer() != nullptr)
     detail::fold_into_weight(*quant, layer.channel_axis(), channels);
   else
@@ -40,6 +42,7 @@ bool can_fold(const Module& model, const Module& layer) {
   const auto* conv = dynamic_cast<const Conv*>(&layer);
   if (conv != nullptr) return conv->weight().dim(conv->channel_axis()) == conv->out_channels();
   const auto* linear = dynamic_cast<const Linear*>(&layer);
+  // A tied weight has another reader, which must not be scaled.
   return linear != nullptr && !is_tied(model, linear->weight());
 }
 
@@ -61,6 +64,7 @@ void fold_pair(Module& layer, const BatchNorm& norm) {
 }  // namespace
 
 std::vector<FoldablePair> foldable_batch_norms(Module& model, const TraceGraph& graph) {
+  // A layer or norm that runs several times cannot be folded into one weight.
   std::map<std::string, int> calls;
   for (const auto& node : graph.nodes)
     if (!traits(node.op).is_conversion) ++calls[node.path];
@@ -68,6 +72,7 @@ std::vector<FoldablePair> foldable_batch_norms(Module& model, const TraceGraph& 
   for (const auto& node : graph.nodes) {
     if (node.op != "batch_norm" || calls[node.path] != 1) continue;
     const TraceValue& input = unconverted_input(graph, node);
+    // Another reader of the layer's output needs the values before the norm.
     if (input.producer < 0 || input.readers.size() != 1) continue;
     const std::string& producer = graph.nodes[static_cast<std::size_t>(input.producer)].path;
     if (calls[producer] != 1 || node.path.empty() || producer.empty()) continue;
@@ -82,6 +87,7 @@ std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape
   const TraceGraph graph = trace(model, input_shape);
   if (std::ranges::any_of(graph.nodes, [](const auto& node) { return node.op == "batch_norm"; }))
     check_not_compressed(model, "fold_batch_norm");
+  // Weights are folded on the host, also for a model on a GPU.
   const detail::OnHost host(model);
   std::vector<std::string> folded;
   for (const auto& [norm, layer] : foldable_batch_norms(model, graph)) {

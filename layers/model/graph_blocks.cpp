@@ -13,6 +13,7 @@ std::vector<std::string> Graph::set_blocks(const std::function<std::string(const
     const std::string name = step_block(steps_[i].name);
     if (name.empty()) continue;
     names.push_back(steps_[i].name);
+    // Only consecutive steps form a block, because a block runs as one call.
     if (!blocks.empty() && blocks.back().name == name && blocks.back().end == i)
       ++blocks.back().end;
     else
@@ -27,6 +28,8 @@ std::vector<std::string> Graph::set_blocks(const std::function<std::string(const
 void Graph::find_reads(Block& block) const {
   for (std::size_t i = 0; i < steps_.size(); ++i)
     for (const auto value : steps_[i].inputs) {
+      // Inside a block a step may read anything; outside, only the block's output, since its other values are
+      // not kept.
       const bool inside =
           block.begin <= i && i<block.end, made_inside = value> block.begin && value <= block.end;
       FQ_CHECK(inside || !made_inside || value == block.end, "set_checkpointing",
@@ -37,6 +40,7 @@ void Graph::find_reads(Block& block) const {
     }
 }
 
+// The checkpoint needs to know all parameters that get a gradient from the block.
 std::vector<Variable> Graph::block_parameters(const Block& block) const {
   std::vector<Variable> out;
   for (std::size_t i = block.begin; i < block.end; ++i)
@@ -54,6 +58,7 @@ void Graph::run_block(const Block& block, Values& values) const {
   std::vector<Variable> inputs;
   for (const auto value : block.reads) inputs.push_back(values[value]);
   values[block.end] = checkpoint(run, inputs, block_parameters(block));
+  // Releases the references before the values are dropped, so that memory is freed here.
   inputs.clear();
   for (std::size_t i = block.begin; i < block.end; ++i)
     for (const auto value : steps_[i].dead) values[value] = {};

@@ -12,7 +12,7 @@ namespace fq {
 namespace {
 
 void check_two(const std::vector<Variable>& inputs, std::string_view function) {
-  FQ_CHECK(inputs.size() == 2, function, "{} inputs: it takes two", inputs.size());
+  FQ_CHECK(inputs.size() == 2, function, "{} inputs: use two", inputs.size());
 }
 
 }  // namespace

@@ -22,9 +22,11 @@ std::string read_model_name(const JsonValue& root) {
 
 ModelSpec read_spec(const std::shared_ptr<const JsonText>& text) {
   const JsonValue root(*text);
+  // Three forms: a list of nodes, an object with nodes, or a built-in model with options.
   if (root.is_array()) return {"model", detail::read_nodes(root, text)};
   if (!root.has("model")) {
     root.expect_keys({"name", "nodes", "model"}, "of a model");
+    // The nodes share ownership of the text, for the lines of later errors.
     return {read_model_name(root), detail::read_nodes(root.at("nodes"), text)};
   }
   root.expect_keys({"model", "options"}, "beside \"model\"");
@@ -52,6 +54,7 @@ ModelSpec ModelSpec::load(const std::string& file_or_name, std::string_view opti
   const auto names = builtin_models();
   if (std::ranges::find(names, file_or_name) != names.end()) return builtin(file_or_name, options);
   std::error_code error;
+  // A built-in name wins over a file of that name; "./mlp" names the file.
   const bool is_path = file_or_name.find('/') != std::string::npos || file_or_name.ends_with(".json");
   FQ_CHECK(is_path || std::filesystem::exists(file_or_name, error), "model",
            "'{}' is neither a file nor a built-in model{}", file_or_name,

@@ -12,6 +12,7 @@
 
 namespace fq {
 
+// A list keeps the order of the file, and nodes have few options.
 const NodeOption* NodeOptions::find(std::string_view name) const noexcept {
   const auto found = std::ranges::find(entries_, name, &Entry::first);
   return found == entries_.end() ? nullptr : &found->second;
@@ -30,6 +31,7 @@ NodePlace::NodePlace(std::shared_ptr<const detail::JsonText> text, std::string p
     : origin_(text->origin()), pointer_(std::move(pointer)), text_(std::move(text)) {}
 
 void NodePlace::fail(const std::string& message, const std::string& part) const {
+  // JsonText::fail adds file and line and throws.
   if (text_ != nullptr) text_->fail(pointer_ + part, message);
   throw ArgumentError((origin_.empty() ? "[model] " : origin_) + message);
 }
@@ -49,6 +51,7 @@ bool is_name(const std::string& name) {
          name.back() != '.' && name.find("..") == std::string::npos;
 }
 
+// Names become paths of parameters and names in exported files.
 void check_name(ModelNode& node, std::size_t position, const Names& taken) {
   if (node.name.empty()) {
     node.name = fmt::format("{}_{}", node.type, position);
@@ -60,7 +63,7 @@ void check_name(ModelNode& node, std::size_t position, const Names& taken) {
                                 node.name.substr(0, 80)),
                     "/name");
   if (node.name == "input")
-    node.place.fail("'input' is the network's input: give the node another name", "/name");
+    node.place.fail("'input' is the network's input: use the node another name", "/name");
   if (taken.contains(node.name))
     node.place.fail(fmt::format("there are two nodes named '{}'", node.name), "/name");
 }
@@ -74,6 +77,7 @@ void check_inputs(ModelNode& node, const std::string& previous, const Names& ear
                                 did_you_mean(shown, {earlier.begin(), earlier.end()})),
                     fmt::format("/inputs/{}", i));
   }
+  // The node before is the default. Without it, equal models compare equal.
   if (node.inputs == std::vector{previous}) node.inputs.clear();
 }
 
@@ -89,7 +93,7 @@ void check_option_names(const ModelNode& node) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const std::string shown = shortened(name);
     node.place.fail(fmt::format("unknown key '{}' of {}{}", shown, node.type,
-                                known.empty() ? ": it takes none" : did_you_mean(shown, known)),
+                                known.empty() ? ": it has no options" : did_you_mean(shown, known)),
                     "/options/" + json_pointer_token(name));
   }
 }
@@ -101,6 +105,7 @@ class NodeChecker {
     std::string previous = "input";
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       ModelNode& node = nodes[i];
+      // Counted across all levels of nesting.
       if (++count_ > kMostNodes) node.place.fail(fmt::format("more than {} nodes", kMostNodes));
       check_type(node);
       check_name(node, i, names);
@@ -110,6 +115,7 @@ class NodeChecker {
       check_inputs(node, previous, names);
       check_content(node);
       previous = node.name;
+      // After the node's own checks: a node may read earlier nodes only, so a model has no cycles.
       names.insert(previous);
     }
   }
@@ -122,7 +128,7 @@ class NodeChecker {
     }
     if (!node.options.empty())
       node.place.fail(fmt::format("a \"{}\" has nodes instead of options", node.type), "/options");
-    if (node.nodes.empty()) node.place.fail("give a list of at least one node", "/nodes");
+    if (node.nodes.empty()) node.place.fail("use a list of at least one node", "/nodes");
     check(node.nodes, node.type == "graph");
   }
 

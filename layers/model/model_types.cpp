@@ -14,6 +14,7 @@ namespace fq {
 
 namespace {
 
+// Text of an option for messages, shortened to one line.
 std::string shown(const NodeOption& option) {
   const auto value = detail::option_json(option);
   const auto text = value.is_array() ? "a list" : value.dump();
@@ -36,6 +37,7 @@ std::string whole_range(std::int64_t low, std::int64_t high) {
 }
 
 template <class T>
+// The option must exist: callers check `has` first.
 const T& get(const ModelNode& node, const std::string& name, std::string_view expected) {
   const NodeOption& option = *node.options.find(name);
   const T* value = std::get_if<T>(&option);
@@ -58,6 +60,7 @@ double checked_number(const ModelNode& node, const std::string& name, double low
   const auto* whole = std::get_if<std::int64_t>(&option);
   const auto* number = std::get_if<double>(&option);
   const double value = whole != nullptr ? static_cast<double>(*whole) : number != nullptr ? *number : NAN;
+  // Negated, so that NaN fails too.
   if (!(value >= low && value <= high))
     fail_type(node, name, option, fmt::format("a number from {} to {}", low, high));
   return value;
@@ -76,13 +79,13 @@ bool LayerOptions::is_text(const std::string& name) const {
 }
 
 std::string LayerOptions::text(const std::string& name) const {
-  if (!has(name)) fail(fmt::format("the option '{}' is missing: give a text", name));
+  if (!has(name)) fail(fmt::format("the option '{}' is missing: use a text", name));
   return get<std::string>(node_, name, "a text in quotes");
 }
 
 std::int64_t LayerOptions::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   if (!has(name))
-    fail(fmt::format("the option '{}' is missing: give a whole number from {} to {}", name, low, high));
+    fail(fmt::format("the option '{}' is missing: use a whole number from {} to {}", name, low, high));
   const std::int64_t value = get<std::int64_t>(node_, name, whole_range(low, high));
   if (value < low || value > high) fail_type(node_, name, value, whole_range(low, high));
   return value;
@@ -94,6 +97,7 @@ std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fall
 }
 
 std::int64_t LayerOptions::outputs(const std::string& name) const {
+  // A number, or "classes": the number of classes of the data.
   if (!is_text(name)) return integer(name);
   (void)choice_or(name, {}, {"classes"});
   if (classes_ < 1)
@@ -105,6 +109,7 @@ std::int64_t LayerOptions::inferred(const std::string& name, int axis) const {
   const Shape& input = inputs_.at(0);
   const auto rank = static_cast<int>(input.size());
   const int from_front = axis < 0 ? axis + rank : axis;
+  // Axis 0 is the batch and cannot be a number of features.
   if (from_front < 1 || from_front >= rank)
     fail(fmt::format("the input {} has too few axes to read '{}' from", to_string(input), name));
   const auto actual = input[static_cast<std::size_t>(from_front)];
@@ -119,12 +124,15 @@ std::vector<std::int64_t> LayerOptions::sizes(const std::string& name, std::int6
                                               std::size_t most) const {
   const NodeOption* option = node_.options.find(name);
   if (option == nullptr) return {};
+  // As doubles first, because a list with fractions is not a single number either.
   const auto numbers = elements<double>(*option);
   if (!numbers) return {integer(name, low, high)};
   if (numbers->empty() || numbers->size() > most)
-    fail_option(name, fmt::format("'{}' has {} sizes: give 1 to {}", name, numbers->size(), most));
+    fail_option(name, fmt::format("'{}' has {} sizes: use 1 to {}", name, numbers->size(), most));
   const auto out = elements<std::int64_t>(*option);
   const auto is_wrong = [&](std::int64_t size) { return size < low || size > high; };
+  // A list with a double: the message names the first fraction, or the first element if there is no fraction
+  // (2.0).
   if (!out) {
     const auto wrong = std::ranges::find_if(*numbers, [](double x) { return x != std::floor(x); });
     const auto at = wrong == numbers->end() ? 0 : wrong - numbers->begin();
@@ -139,13 +147,13 @@ std::array<std::int64_t, 2> LayerOptions::pair_or(const std::string& name, std::
                                                   std::int64_t low) const {
   const auto given = sizes(name, low);
   if (given.empty()) return {fallback, fallback};
-  if (given.size() > 2) fail_option(name, fmt::format("'{}' has {} sizes: give 1 or 2", name, given.size()));
+  if (given.size() > 2) fail_option(name, fmt::format("'{}' has {} sizes: use 1 or 2", name, given.size()));
   return {given.front(), given.back()};
 }
 
 double LayerOptions::number(const std::string& name, double low, double high) const {
   if (!has(name))
-    fail(fmt::format("the option '{}' is missing: give a number from {} to {}", name, low, high));
+    fail(fmt::format("the option '{}' is missing: use a number from {} to {}", name, low, high));
   return checked_number(node_, name, low, high);
 }
 
@@ -155,11 +163,11 @@ double LayerOptions::number_or(const std::string& name, double fallback, double 
 
 std::vector<double> LayerOptions::numbers(const std::string& name, double low, double high) const {
   const NodeOption* option = node_.options.find(name);
-  if (option == nullptr) fail(fmt::format("the option '{}' is missing: give 1 to 8 numbers", name));
+  if (option == nullptr) fail(fmt::format("the option '{}' is missing: use 1 to 8 numbers", name));
   const auto out = elements<double>(*option);
   if (!out) return {number(name, low, high)};
   if (out->empty() || out->size() > 8)
-    fail_option(name, fmt::format("'{}' has {} numbers: give 1 to 8", name, out->size()));
+    fail_option(name, fmt::format("'{}' has {} numbers: use 1 to 8", name, out->size()));
   const auto is_wrong = [&](double x) { return !(x >= low && x <= high); };
   if (const auto wrong = std::ranges::find_if(*out, is_wrong); wrong != out->end())
     fail_type(node_, name, *wrong, fmt::format("a number from {} to {}", low, high), wrong - out->begin());
@@ -196,6 +204,7 @@ std::string LayerOptions::choice_or(const std::string& name, const std::string& 
 }
 
 void LayerOptions::reserve(const Shape& parameter) const {
+  // Divides the budget by each size, because the product of the sizes may overflow.
   std::int64_t left = budget_.limit - budget_.used;
   for (const auto size : parameter) left = size > 0 ? left / size : left;
   if (left < 1)
@@ -212,7 +221,7 @@ void LayerOptions::fail_option(const std::string& name, const std::string& messa
 }
 
 void register_layer_type(const std::string& type, std::vector<std::string> options, LayerFactory make) {
-  FQ_CHECK(!type.empty() && make, "register_layer_type", "'{}': give a name and a factory", type);
+  FQ_CHECK(!type.empty() && make, "register_layer_type", "'{}': use a name and a factory", type);
   detail::layer_registry()[type] = {std::move(options), std::move(make)};
 }
 

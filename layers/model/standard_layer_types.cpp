@@ -13,6 +13,7 @@ using Made = std::shared_ptr<Module>;
 using Sizes = std::vector<std::int64_t>;
 using Reduce = Variable (*)(const Variable&, const std::vector<int>&, bool);
 
+// Limits of options: a model file must not make a layer allocate without bound.
 constexpr std::int64_t kLongest = LayerOptions::largest;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // size of an axis, or added to it
 constexpr std::size_t kLongestName = 200;
@@ -30,8 +31,9 @@ std::pair<const std::string, LayerType> function(const char* type, std::vector<s
 
 std::pair<const std::string, LayerType> reduction(const char* type, Reduce f) {
   return function(type, {"axes", "keep_axes"}, [f](const LayerOptions& o) {
+    // Tensors have up to 8 axes.
     const Sizes given = o.sizes("axes", -8, 8);
-    if (given.empty()) o.fail("the option 'axes' is missing: give the axes to reduce, not the batch");
+    if (given.empty()) o.fail("the option 'axes' is missing: use the axes to reduce, not the batch");
     return [f, axes = std::vector<int>(given.begin(), given.end()),
             keep = o.flag_or("keep_axes", false)](const Variable& x) { return f(x, axes, keep); };
   });
@@ -47,19 +49,20 @@ auto slice(const LayerOptions& o) {
              end = o.integer_or("end", kLongest, -kLongest, kLongest), step = o.integer_or("step", 1);
   return [=](const Variable& x) {
     const std::int64_t size = x.dim(at);
+    // Bounds beyond the axis are clamped, as in Python and ONNX.
     return ops::slice(x, at, std::max(begin, -size), std::min(end, size), step);
   };
 }
 
 auto index_select(const LayerOptions& o) {
   const auto indices = o.sizes("indices", -kLongest, kLongest, kMostIndices);
-  if (indices.empty()) o.fail("the option 'indices' is missing: give those to take along 'axis'");
+  if (indices.empty()) o.fail("the option 'indices' is missing: use those to take along 'axis'");
   return [=, at = axis(o, 1)](const Variable& x) { return ops::index_select(x, at, indices); };
 }
 
 auto expand(const LayerOptions& o) {
   const Sizes shape = o.sizes("shape", -1, kMostElements);
-  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, -1 keeps one");
+  if (shape.empty()) o.fail("the option 'shape' is missing: use the sizes after the batch, -1 keeps one");
   return [=](const Variable& x) {
     Shape full{x.dim(0)};
     full.insert(full.end(), shape.begin(), shape.end());
@@ -71,7 +74,7 @@ auto pad(const LayerOptions& o) {
   const Sizes before = o.sizes("before", -kLongest, kMostElements),
               after = o.sizes("after", -kLongest, kMostElements);
   if (before.size() != after.size() || before.empty())
-    o.fail("'before' and 'after' are the elements added to each of the last axes: give lists of one length");
+    o.fail("'before' and 'after' are the elements added to each of the last axes: use lists of one length");
   std::vector<std::array<std::int64_t, 2>> sizes;
   for (std::size_t i = 0; i < before.size(); ++i) sizes.push_back({before[i], after[i]});
   const auto mode = o.choice_or("mode", "constant", {"constant", "reflect", "replicate", "circular"});
@@ -94,8 +97,9 @@ Choice choice(const LayerOptions& o, const char* name, const std::vector<std::st
 auto resize(const LayerOptions& o) {
   ops::Resize options;
   options.sizes = o.sizes("sizes", 1, kMostElements);
-  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: give the sizes of the last axes");
+  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: use the sizes of the last axes");
   options.mode = choice(o, "mode", {"nearest", "linear", "cubic"}, ops::ResizeMode::nearest);
+  // PyTorch's coordinates: "nearest" is asymmetric, the others are half_pixel.
   const auto usual = options.mode == ops::ResizeMode::nearest ? ops::ResizeCoordinates::asymmetric
                                                               : ops::ResizeCoordinates::half_pixel;
   options.coordinates =
@@ -107,6 +111,7 @@ auto resize(const LayerOptions& o) {
   return [options](const Variable& x) { return ops::resize(x, options); };
 }
 
+// A network with several inputs reads one row per sample, and each part is an input of the exported file.
 auto input_part(const LayerOptions& o) {
   ops::InputPart part{.begin = o.integer_or("begin", 0, 0, kLongest),
                       .shape = o.sizes("shape", 1, kLongest),
@@ -128,6 +133,7 @@ auto local_response_norm(const LayerOptions& o) {
 /// Reads the value of an option of a plain function.
 double plain_option(const LayerOptions& o, const OperatorOption& option) {
   const std::string name(option.name);
+  // A choice is stored as the index of its name; the first one is the default.
   if (option.is_choice()) {
     const std::vector<std::string> allowed(option.choices.begin(), option.choices.end());
     return option.index(o.choice_or(name, allowed[0], allowed), name);
@@ -147,6 +153,7 @@ LayerRegistry plain_types() {
     if (row.run == nullptr) continue;
     LayerType& type = all[std::string(row.name)];
     for (const auto& option : row.options()) type.options.emplace_back(option.name);
+    // The table lives as long as the program, so a reference to its row is safe.
     type.make = [&row](const LayerOptions& o) {
       std::vector<double> values;
       for (const auto& option : row.options()) values.push_back(plain_option(o, option));
@@ -158,13 +165,13 @@ LayerRegistry plain_types() {
 
 Made build_reshape(const LayerOptions& o) {
   Shape shape = o.sizes("shape", -1);
-  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, one may be -1");
+  if (shape.empty()) o.fail("the option 'shape' is missing: use the sizes after the batch, one may be -1");
   return make_reshape(std::move(shape), o.flag_or("whole", false));
 }
 
 Made build_transpose(const LayerOptions& o) {
   const auto axes = o.sizes("axes", 0, 8);
-  if (axes.empty()) o.fail("the option 'axes' is missing: give their order");
+  if (axes.empty()) o.fail("the option 'axes' is missing: use their order");
   return make_transpose({axes.begin(), axes.end()});
 }
 
@@ -234,6 +241,7 @@ LayerRegistry other_types() {
 }  // namespace
 
 LayerRegistry standard_layer_types() {
+  // merge keeps the entries of `all`: types with readers of their own come first.
   LayerRegistry all = other_types();
   all.merge(plain_types());
   all.merge(weighted_layer_types());

@@ -20,7 +20,9 @@ std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
   const Shape& out = graph.values[static_cast<std::size_t>(node.output)].shape;
   const Shape& in = graph.input(node, 0).shape;
   const Shape& w = graph.input(node, 1).shape;
+  // A transposed convolution multiplies each input element by all weights of its channel.
   if (op.transposed) return numel(in) * numel(w) / w[0];
+  // A product of two activations, [.., L, K] * [.., K, S].
   if (!op.has_weight) return numel(out) * in.back();
   return numel(out) * (numel(w) / w[0]);
 }
@@ -28,9 +30,11 @@ std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
 }  // namespace
 
 TraceGraph trace(Module& model, const Shape& input_shape) {
+  // Parameters are on `meta`: a trace costs no memory and computes no values.
   const detail::MetaScope meta_scope(model);
   const NoGrad no_grad;
   Recorder recorder;
+  // Inside the scope, so that the names belong to the stand-ins that operators see.
   for (const auto& [name, value] : model.named_parameters()) recorder.name(value, name);
   const Variable input(Tensor::empty(input_shape, DType::f32, Device::meta()));
   recorder.name(input, "input");
@@ -45,8 +49,10 @@ Summary summary(Module& model, const Shape& input_shape) {
   const auto parameters = model.named_parameters();
   const TraceGraph graph = trace(model, input_shape);
   for (const auto& node : graph.nodes) {
+    // Conversions between codes and floats are not operators of the network.
     if (traits(node.op).is_conversion) continue;
     SummaryRow row{node.path, node.op, graph.values[static_cast<std::size_t>(node.output)].shape, 0, 0, 0};
+    // A module that runs several times has its parameters once.
     if (counted.insert(node.path).second)
       for (const auto& [name, value] : parameters)
         if (name.substr(0, name.rfind('.')) == node.path) row.parameters += value.numel();

@@ -18,8 +18,9 @@ using Made = std::shared_ptr<Module>;
 Made make_tied(const LayerOptions& o, std::int64_t in, std::int64_t out, bool bias) {
   const Variable weight = o.tied_weight("weight_of");
   if (weight.shape() != Shape{out, in})
-    o.fail(fmt::format("the weight of '{}' is {}, a layer of {} to {} features takes {}", o.text("weight_of"),
-                       to_string(weight.shape()), in, out, to_string(Shape{out, in})));
+    o.fail(fmt::format("the weight of '{}' is {}, a layer of {} to {} features requires {}",
+                       o.text("weight_of"), to_string(weight.shape()), in, out, to_string(Shape{out, in})));
+  // The shared weight was reserved by its own layer.
   if (bias) o.reserve({out});
   return std::make_shared<TiedLinear>(weight, bias);
 }
@@ -34,6 +35,7 @@ Made make_linear(const LayerOptions& o) {
 
 Made make_batch_norm(const LayerOptions& o) {
   const auto channels = o.inferred("channels", 1);
+  // Weight, bias, and the two running statistics.
   o.reserve({channels, 4});
   return std::make_shared<BatchNorm>(channels, o.number_or("eps", 1e-5, 1e-12, 1),
                                      o.number_or("momentum", 0.1, 0, 1));
@@ -45,7 +47,7 @@ Shape last_axes(const LayerOptions& o) {
   Shape shape = o.sizes("shape");
   if (shape.empty()) shape = {o.inferred("shape", -1)};
   if (shape.size() >= input.size() || !std::equal(shape.rbegin(), shape.rend(), input.rbegin()))
-    o.fail(fmt::format("'shape' is {}, but the input is {}: give its last sizes", to_string(shape),
+    o.fail(fmt::format("'shape' is {}, but the input is {}: use its last sizes", to_string(shape),
                        to_string(input)));
   return shape;
 }
@@ -63,6 +65,7 @@ Made make_rms_norm(const LayerOptions& o) {
   return std::make_shared<RmsNorm>(std::move(shape), o.number_or("eps", 1e-5, 1e-12, 1));
 }
 
+// Each factory reserves the elements of its parameters before it allocates them.
 Made make_group_norm(const LayerOptions& o) {
   const auto channels = o.inferred("channels", 1);
   o.reserve({channels, 2});
@@ -86,6 +89,8 @@ Made make_recurrent(Recurrent::Kind kind, const LayerOptions& o) {
   const std::int64_t ways = options.bidirectional ? 2 : 1, gates = kind == Recurrent::Kind::lstm  ? 4
                                                                    : kind == Recurrent::Kind::gru ? 3
                                                                                                   : 1;
+  // Per gate and direction: rows of input and hidden weights, and two biases. Later layers read both
+  // directions.
   o.reserve({gates * ways, options.hidden, options.in + options.hidden + 2});
   if (options.layers > 1)
     o.reserve({options.layers - 1, gates * ways, options.hidden, (ways + 1) * options.hidden + 2});
@@ -107,7 +112,7 @@ Made make_prelu(const LayerOptions& o) {
 
 Made make_parameter(const LayerOptions& o) {
   Shape shape = o.sizes("shape");
-  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch");
+  if (shape.empty()) o.fail("the option 'shape' is missing: use the sizes after the batch");
   o.reserve(shape);
   return std::make_shared<Parameter>(std::move(shape), o.flag_or("trained", true),
                                      o.flag_or("repeat", false));
@@ -119,6 +124,7 @@ Made make_embedding(const LayerOptions& o) {
   return std::make_shared<Embedding>(vocabulary, width);
 }
 
+// Defaults are the values of Llama 3.1 (low, high) and YaRN (fast, slow).
 RotaryScaling read_rotary_scaling(const LayerOptions& o) {
   if (!o.has("rotary_scaling")) return {};
   const std::string kind = o.choice_or("rotary_scaling", "", rotary_scalings());
@@ -147,12 +153,14 @@ Made make_attention(const LayerOptions& o) {
                            .dropout = o.number_or("dropout", 0, 0, 0.999)};
   options.rotary_scaling = read_rotary_scaling(o);
   if (o.has("out_bias")) options.out_bias = o.flag_or("out_bias", true);
+  // Roughly the four projections with biases.
   const std::int64_t inner = options.head_size > 0 ? options.heads * options.head_size : options.width;
   o.reserve({4, inner, std::max(options.width, options.memory_width) + 1});
   return std::make_shared<Attention>(options);
 }
 
 Made make_positions(const LayerOptions& o) {
+  // By default the table has the length of the input.
   const auto context = o.has("context") ? o.integer("context") : o.inferred("context", 1),
              width = o.inferred("width", -1);
   o.reserve({context, width});

@@ -12,6 +12,7 @@ namespace {
 using Made = std::shared_ptr<Module>;
 const std::vector<std::string> kConvPadModes{"zeros", "reflect", "replicate", "circular"};
 
+// The list has PyTorch's names in the order of PadMode. choice_or has checked the name.
 ops::PadMode pad_mode(const std::string& name) {
   return static_cast<ops::PadMode>(std::ranges::find(kConvPadModes, name) - kConvPadModes.begin());
 }
@@ -24,7 +25,7 @@ std::array<std::int64_t, axes> each(const LayerOptions& o, const std::string& na
   std::array<std::int64_t, axes> out{};
   out.fill(given.empty() ? fallback : given[0]);
   if (given.size() > 1 && given.size() != axes)
-    o.fail(fmt::format("'{}' has {} sizes: give 1 or {}", name, given.size(), axes));
+    o.fail(fmt::format("'{}' has {} sizes: use 1 or {}", name, given.size(), axes));
   if (given.size() > 1) std::ranges::copy(given, out.begin());
   return out;
 }
@@ -40,10 +41,11 @@ struct ConvArguments {
 /// element, as in PyTorch.
 void pad_to_same(const LayerOptions& o, ConvArguments& a) {
   for (const auto stride : a.options.stride)
-    if (stride != 1) o.fail("'padding' is \"same\", which needs a stride of 1: give sizes");
+    if (stride != 1) o.fail("'padding' is \"same\", which needs a stride of 1: use sizes");
   for (std::size_t i = 0; i < a.kernel.size(); ++i) {
     const auto& dilation = a.options.dilation;
     const std::int64_t step = dilation.empty() ? 1 : dilation[dilation.size() == 1 ? 0 : i];
+    // The receptive field has step * (kernel - 1) + 1 elements.
     const std::int64_t both = step * (a.kernel[i] - 1);
     a.options.padding.push_back(both / 2);
     a.options.padding_end.push_back(both - both / 2);
@@ -72,12 +74,13 @@ ConvArguments conv_arguments(const LayerOptions& o, std::size_t rank) {
   a.options.stride = o.sizes("stride");
   a.options.dilation = o.sizes("dilation");
   a.options.groups = o.integer_or("groups", 1);
-  if (a.kernel.empty()) o.fail("the option 'kernel' is missing: give its size, or one an axis");
+  if (a.kernel.empty()) o.fail("the option 'kernel' is missing: use its size, or one an axis");
   for (const auto* sizes : {&a.kernel, &a.options.stride, &a.options.dilation})
     if (sizes->size() != 1 && sizes->size() != rank && !sizes->empty())
-      o.fail(fmt::format("an option has {} sizes: give 1 or {}", sizes->size(), rank));
+      o.fail(fmt::format("an option has {} sizes: use 1 or {}", sizes->size(), rank));
   a.kernel.resize(rank, a.kernel[0]);
   read_padding(o, a);
+  // Reserved before the layer allocates its weight, so that a model file cannot exhaust the memory.
   Shape weight{a.out, a.in / std::min(a.in, a.options.groups)};
   weight.insert(weight.end(), a.kernel.begin(), a.kernel.end());
   o.reserve(weight);
@@ -108,9 +111,10 @@ Made make_conv_transpose(const LayerOptions& o) {
                                  o.sizes("output_padding", 0), a.bias);
 }
 
+// A stride of 0 means the size of the kernel, a padding_end of -1 the size of padding.
 template <class Pool, std::size_t axes>
 Pool pool(const LayerOptions& o) {
-  if (!o.has("kernel")) o.fail("the option 'kernel' is missing: give the window's size, or one an axis");
+  if (!o.has("kernel")) o.fail("the option 'kernel' is missing: use the window's size, or one an axis");
   return {.kernel = each<axes>(o, "kernel", 1),
           .stride = each<axes>(o, "stride", 0),
           .padding = each<axes>(o, "padding", 0, 0),
@@ -120,6 +124,7 @@ Pool pool(const LayerOptions& o) {
           .dilation = each<axes>(o, "dilation", 1)};
 }
 
+// 3 for sequences [N, C, L], 4 for images and 5 for volumes.
 std::size_t input_rank(const LayerOptions& o) { return o.inputs().at(0).size(); }
 
 ops::Pool2d image_pool(const LayerOptions& o) {
@@ -152,6 +157,7 @@ Made build_adaptive_avg_pool(const LayerOptions& o) {
 LayerRegistry window_layer_types() {
   const std::vector<std::string> sizes{"in_channels", "out_channels", "kernel", "stride",
                                        "padding",     "dilation",     "groups", "bias"};
+  // Transposed convolutions have neither a padding at the end nor padding modes.
   auto conv = sizes, transposed = sizes;
   conv.insert(conv.end(), {"padding_end", "padding_mode"});
   transposed.emplace_back("output_padding");

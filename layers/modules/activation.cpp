@@ -15,6 +15,7 @@ namespace fq {
 namespace {
 
 template <class F>
+// Makes a layer of op(x), which does not depend on the mode.
 std::shared_ptr<Module> function(std::string type, F op, std::string description = {}) {
   return std::make_shared<Function>(std::move(type), std::move(description),
                                     [op = std::move(op)](const Variable& x, bool) { return op(x); });
@@ -28,6 +29,7 @@ std::shared_ptr<Module> dropping(std::string type, double p, const std::string& 
                                     [=](const Variable& x, bool training) { return op(x, p, training); });
 }
 
+// Rows with `run` are operators of tensors and numbers alone. They need no class of their own.
 std::vector<std::string> plain_functions() {
   std::vector<std::string> names;
   for (const auto& row : operator_table())
@@ -43,12 +45,13 @@ std::string option_names(const OperatorSchema& row) {
 
 /// Converts an attribute to the number of the operator table.
 double option_number(const Attribute& given, const OperatorOption& option, std::string_view op) {
+  // A choice is stored as the index of its name.
   if (const auto* text = std::get_if<std::string>(&given); text != nullptr && option.is_choice())
     return option.index(*text, op);
   const auto* integer = std::get_if<std::int64_t>(&given);
   const auto* number = std::get_if<double>(&given);
   FQ_CHECK(!option.is_choice() && (integer != nullptr || (number != nullptr && !option.is_integer)), op,
-           "the option '{}' has another type: give {}", option.name,
+           "the option '{}' has another type: use {}", option.name,
            option.is_choice()  ? "a text"
            : option.is_integer ? "an integer"
                                : "a number");
@@ -79,13 +82,14 @@ FunctionOfSeveral::FunctionOfSeveral(std::string type, std::string description, 
     : type_(std::move(type)), description_(std::move(description)), op_(std::move(op)) {}
 
 PRelu::PRelu(std::int64_t slopes) {
-  FQ_CHECK(slopes > 0, "prelu", "{} slopes: give 1, or one for each channel", slopes);
+  FQ_CHECK(slopes > 0, "prelu", "{} slopes: use 1, or one for each channel", slopes);
   weight_ = add_parameter("weight", Tensor::full({slopes}, 0.25));
 }
 std::string PRelu::describe() const { return fmt::format("{} slopes", weight_.dim(0)); }
 Variable PRelu::forward(const Variable& x) { return ops::prelu(x, weight_); }
 
 Parameter::Parameter(Shape shape, bool trained, bool repeat) : repeat_(repeat) {
+  // The leading axis is the batch, so that the value broadcasts to x.
   shape.insert(shape.begin(), 1);
   value_ = add_parameter("value", Tensor::zeros(std::move(shape)));
   value_.set_requires_grad(trained);
@@ -106,6 +110,7 @@ std::shared_ptr<Module> make_function(std::string_view op, const Attributes& opt
   FQ_CHECK(row != nullptr && row->run != nullptr, "make_function", "op: '{}' is not a plain function{}", op,
            detail::did_you_mean(op, plain_functions()));
   std::vector<double> values;
+  // A required option has NaN as fallback, which the loop below reports.
   for (const auto& option : row->options()) values.push_back(option.fallback);
   for (const auto& [name, value] : options) {
     const auto found = std::ranges::find(row->options(), name, &OperatorOption::name);
@@ -122,12 +127,14 @@ std::shared_ptr<Module> make_function(const OperatorSchema& row, std::vector<dou
   std::string type(row.name), text = describe(row, options);
   if (row.inputs == 1)
     return std::make_shared<Function>(std::move(type), std::move(text),
+                                      // The table lives as long as the program, so a reference to its row is
+                                      // safe.
                                       [&row, options = std::move(options)](const Variable& x, bool) {
                                         return row.run(row, {&x, 1}, options);
                                       });
   return std::make_shared<FunctionOfSeveral>(
       std::move(type), std::move(text), [&row, options = std::move(options)](const std::vector<Variable>& x) {
-        FQ_CHECK(std::ssize(x) == row.inputs, row.name, "{} inputs: it takes {}", x.size(), row.inputs);
+        FQ_CHECK(std::ssize(x) == row.inputs, row.name, "{} inputs: use {}", x.size(), row.inputs);
         return row.run(row, x, options);
       });
 }
@@ -158,6 +165,7 @@ std::shared_ptr<Module> make_reshape(Shape shape, bool whole) {
       "reshape",
       [shape = std::move(shape), whole](const Variable& x) {
         if (whole) return ops::reshape(x, shape);
+        // The batch size is known only when the layer runs.
         Shape full{x.dim(0)};
         full.insert(full.end(), shape.begin(), shape.end());
         return ops::reshape(x, full);
@@ -173,6 +181,7 @@ std::shared_ptr<Module> make_max_pool(ops::Pool2d options) {
   return function(
       "max_pool",
       [options](const Variable& x) {
+        // A sequence [N, C, L] is pooled as an image of height 1.
         return detail::apply_to_image(x,
                                       [&](const Variable& image) { return ops::max_pool2d(image, options); });
       },

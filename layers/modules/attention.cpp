@@ -15,6 +15,7 @@
 namespace fq {
 namespace {
 
+// Returns the checked options with defaults filled in: 0 means "as the others" for sizes.
 AttentionOptions whole(AttentionOptions o) {
   FQ_CHECK(o.width > 0 && o.heads > 0 && o.kv_heads >= 0 && o.head_size >= 0 && o.memory_width >= 0,
            "attention", "a width of {}, {} heads, {} of keys of {} and {}: use 1 or more", o.width, o.heads,
@@ -41,6 +42,7 @@ AttentionOptions whole(AttentionOptions o) {
 
 Attention::Attention(const AttentionOptions& options) : options_(whole(options)) {
   const auto& o = options_;
+  // Names and shapes follow Hugging Face: k_proj and v_proj have kv_heads heads and read the memory.
   const auto projection = [&](const char* name, std::int64_t in, std::int64_t out, bool last = false) {
     return add_module(name, std::make_shared<Linear>(in, out, last ? *o.out_bias : o.bias));
   };
@@ -97,7 +99,9 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
     heads.q = q_norm_(heads.q);
     heads.k = k_norm_(heads.k);
   }
+  // Rotations before quantization: the cache then holds rotated keys, which later tokens do not turn again.
   if (options_.rotary) {
+    // With a cache, x continues after the tokens that the layer has seen.
     const std::int64_t first = state_ == nullptr ? 0 : state_->tokens();
     const RotaryScaling& scaling = options_.rotary_scaling;
     ops::Rotary turn{.base = options_.rotary_base, .first = first, .magnitude = rotary_magnitude(scaling)};
@@ -112,24 +116,27 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
 
 Variable Attention::forward(const std::vector<Variable>& inputs) {
   FQ_CHECK(!inputs.empty() && inputs.size() <= 3, "attention",
-           "{} inputs: give one, two with an input for the keys, or three with a mask", inputs.size());
+           "{} inputs: use one, two with an input for the keys, or three with a mask", inputs.size());
   const Variable &x = inputs[0], &memory = inputs.size() > 1 ? inputs[1] : x;
   FQ_CHECK(x.rank() == 3 && memory.rank() == 3, "attention",
-           "the input is {}, the input for the keys {}: give [N, L, width]", to_string(x.shape()),
+           "the input is {}, the input for the keys {}: use [N, L, width]", to_string(x.shape()),
            to_string(memory.shape()));
   FQ_CHECK(state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
            "a KV cache requires causal attention with one input: this layer has {} inputs{}", inputs.size(),
            options_.causal ? "" : " and is not causal");
+  // One operator on [N, L, heads * D] avoids the transposes of heads.
   if (attends_rows(inputs.size() > 2))
     return out_(detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads,
                                           {.causal = options_.causal}));
   Heads heads = quantize_heads(projected(x, memory));
+  // After the quantizers, so that the cache holds codes.
   if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
   const Variable y = attend(heads, inputs.size() > 2 ? inputs[2] : Variable());
   return out_(ops::reshape(ops::transpose(y, {0, 2, 1, 3}),
                            {x.dim(0), x.dim(1), options_.heads * options_.head_size}));
 }
 
+// A trace needs the operators of heads, which exporters know.
 bool Attention::attends_rows(bool masked) const {
   const AttentionOptions& o = options_;
   const bool moved = o.rotary || o.qk_norm > 0 || o.heads != o.kv_heads || state_ != nullptr;
@@ -140,6 +147,7 @@ Variable Attention::attend(const Heads& heads, const Variable& mask) const {
   const ops::AttentionOptions options{.causal = options_.causal};
   if (options_.dropout == 0 || !training())
     return ops::scaled_dot_product_attention(heads.q, heads.k, heads.v, options, mask);
+  // The fused operator has no dropout on probabilities.
   return detail::attend_by_products(heads.q, heads.k, heads.v, {.dropout = options_.dropout}, options, mask);
 }
 
@@ -151,14 +159,14 @@ Positions::Positions(std::int64_t context, std::int64_t width) {
 std::string Positions::describe() const { return fmt::format("{} x {}", weight_.dim(0), weight_.dim(1)); }
 
 Variable Positions::forward(const Variable& x) {
-  FQ_CHECK(x.rank() == 3 && x.dim(2) == weight_.dim(1), "positions", "the input is {}: give [N, L, {}]",
+  FQ_CHECK(x.rank() == 3 && x.dim(2) == weight_.dim(1), "positions", "the input is {}: use [N, L, {}]",
            to_string(x.shape()), weight_.dim(1));
   const std::int64_t first = state_ == nullptr ? 0 : state_->tokens(), end = first + x.dim(1);
-  FQ_CHECK(
-      end <= weight_.dim(0), "positions",
-      "the input has {} tokens, the model's context is {}: give windows of at most that, or a model of a "
-      "longer context",
-      end, weight_.dim(0));
+  FQ_CHECK(end <= weight_.dim(0), "positions",
+           "the input has {} tokens, the model's context is {}: use windows of at most that, or a model of a "
+           "longer context",
+           end, weight_.dim(0));
+  // Attention layers advance their state when they append keys; this layer stores no keys.
   if (state_ != nullptr) state_->advance(x.dim(1));
   return ops::add(x, ops::slice(weight_, 0, first, end));
 }

@@ -44,6 +44,7 @@ Saved saved_floats(const Variable& x) {
   return floats != nullptr ? Saved(*floats) : Saved();
 }
 
+// Runs on copies of the leaves, so that values cached on them are freed with the run.
 Variable first_run(Block& block) {
   const NoGrad no_grad;
   const ScopedValue scope(context().rerun, &block.rerun);
@@ -52,6 +53,7 @@ Variable first_run(Block& block) {
 
 Variable second_run(Block& block) {
   block.rerun.begin_again();
+  // The stream at the start of the block: dropout draws the same numbers again.
   const ScopedValue random(context().random, block.random);
   const ScopedValue records(context().records, true);
   const ScopedValue scope(context().rerun, &block.rerun);
@@ -61,6 +63,7 @@ Variable second_run(Block& block) {
 /// Adds the gradients of parameters to the parameters. Returns the gradients of the inputs, and one for the
 /// anchor.
 std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
+  // get() throws if a value was written since the first run, which would make the second run differ.
   for (const Saved& saved : block.saved) (void)saved.get();
   const ScopedValue path(context().path, block.path);
   const BackwardScope numbers(block.numbers);
@@ -81,6 +84,7 @@ std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
 Variable checkpoint(const BlockFunction& run, const std::vector<Variable>& inputs,
                     const std::vector<Variable>& parameters) {
   const bool recorded = detail::needs_grad(inputs) || detail::needs_grad(parameters);
+  // Blocks do not nest: the outer block recomputes everything anyway.
   if (!recorded || recorder() != nullptr || detail::rerun() != nullptr) return run(inputs);
   auto block = std::make_shared<detail::Block>();
   block->run = run;
@@ -125,6 +129,7 @@ void set_checkpointing(Module& model, std::string_view pattern) {
   if (pattern.empty()) return;
   std::vector<std::string> covered;
   for (const auto& [path, module] : modules) {
+    // named_modules lists parents first, so an inner block of a covered module is skipped.
     if (below(covered, path)) continue;
     if (!path.empty() && detail::wildcard_match(pattern, path)) {
       module->set_checkpointed(true);

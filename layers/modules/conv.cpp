@@ -8,6 +8,8 @@
 namespace fq {
 namespace {
 
+// Returns the shape of the weight, [outer, inner / groups, kernel..]. A kernel of one size is a square or
+// cube.
 Shape conv_weight(std::int64_t outer, std::int64_t inner, std::int64_t groups, const Shape& kernel,
                   int rank) {
   FQ_CHECK(outer > 0 && inner > 0 && groups > 0 && outer % groups == 0 && inner % groups == 0, "conv",
@@ -28,6 +30,7 @@ Conv::Conv(std::int64_t outer, std::int64_t inner, const Shape& kernel, int rank
            bool bias, ops::ConvOptions options)
     : options_(std::move(options)) {
   const Shape shape = conv_weight(outer, inner, options_.groups, kernel, rank);
+  // PyTorch's initialization, also for transposed convolutions, whose axis 0 is the input.
   const std::int64_t fan_in = numel(shape) / shape[0];
   weight_ = add_parameter("weight", detail::init_uniform(shape, fan_in));
   if (bias) bias_ = add_parameter("bias", detail::init_uniform({out_channels}, fan_in));
@@ -48,6 +51,7 @@ std::string Conv::describe() const {
   return text + (bias_.defined() ? "" : ", no bias");
 }
 
+// Folding a batch norm needs a bias.
 void Conv::ensure_bias() {
   if (!bias_.defined()) bias_ = add_parameter("bias", Tensor::zeros({out_channels()}));
 }
@@ -78,6 +82,7 @@ Variable Conv1d::apply(const Variable& x, const Variable& w) const {
 
 ConvTranspose::ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const Shape& kernel,
                              int rank, ops::ConvOptions options, Shape output_padding, bool bias)
+    // As in PyTorch, the weight of a transposed convolution is [in, out / groups, kernel..].
     : Conv(in_channels, out_channels, kernel, rank, out_channels, bias, std::move(options)),
       output_padding_(std::move(output_padding)) {}
 

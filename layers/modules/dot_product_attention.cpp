@@ -14,7 +14,7 @@ std::string DotProductAttention::describe() const {
 
 Variable DotProductAttention::forward(const std::vector<Variable>& inputs) {
   FQ_CHECK(inputs.size() == 3 || inputs.size() == 4, type(),
-           "{} inputs: give queries, keys and values, and optionally a mask", inputs.size());
+           "{} inputs: use queries, keys and values, and optionally a mask", inputs.size());
   return attend(inputs[0], inputs[1], inputs[2], inputs.size() > 3 ? inputs[3] : Variable());
 }
 
@@ -36,6 +36,7 @@ QuantDotProductAttention::QuantDotProductAttention(const DotProductAttention& la
 Variable QuantDotProductAttention::attend(const Variable& q, const Variable& k, const Variable& v,
                                           const Variable& mask) const {
   const Variable qs = q_(q), ks = k_(k), vs = v_(v);
+  // Codes, or quantized probabilities, need the two products one by one. Otherwise the fused operator runs.
   if (detail::attends_on_codes(qs, ks, *softmax_))
     return detail::attend_by_products(qs, ks, vs, {.softmax = softmax_}, options(), mask);
   return DotProductAttention::attend(qs, ks, vs, mask);

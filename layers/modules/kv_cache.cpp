@@ -11,13 +11,15 @@ namespace {
 
 constexpr int kTokens = 2;  // the axis of tokens in [N, K, S, D]
 
+// Codes are cached as codes: the cache of a quantized network is smaller, and attention multiplies them
+// again.
 Variable append_tokens(const Variable& before, const Variable& more) {
-  const Variable kept = more.quantized() != nullptr ? more.detach() : more.as_float().detach();
-  if (!before.defined()) return kept;
-  FQ_CHECK(before.dim(0) == kept.dim(0), "kv_cache",
+  const Variable added = more.quantized() != nullptr ? more.detach() : more.as_float().detach();
+  if (!before.defined()) return added;
+  FQ_CHECK(before.dim(0) == added.dim(0), "kv_cache",
            "the cache has {} texts, the input has {}: use the same number, or clear the cache", before.dim(0),
-           kept.dim(0));
-  return ops::concat({before, kept}, kTokens).detach();
+           added.dim(0));
+  return ops::concat({before, added}, kTokens).detach();
 }
 
 std::int64_t stored_bytes(const Variable& x) {
@@ -49,6 +51,7 @@ KvCache::KvCache(Module& model) {
     if (auto* positions = dynamic_cast<Positions*>(module)) positions_.push_back(positions);
   }
   FQ_CHECK(!attentions_.empty(), "kv_cache", "the model has no attention layer that sees earlier tokens");
+  // Sized once before pointers to its elements are handed out.
   states_.resize(attentions_.size() + positions_.size());
   std::size_t next = 0;
   for (auto* layer : attentions_) layer->attach_state(&states_[next++]);
@@ -61,6 +64,7 @@ KvCache::~KvCache() {
 }
 
 std::int64_t KvCache::tokens() const {
+  // All layers must have seen the same tokens; a model that skips layers cannot be cached.
   const std::int64_t first = states_.front().tokens();
   for (const auto& state : states_)
     FQ_CHECK(state.tokens() == first, "kv_cache",

@@ -21,6 +21,7 @@ std::string Linear::describe() const {
   return fmt::format("{} -> {}{}", weight_.dim(1), weight_.dim(0), bias_.defined() ? "" : ", no bias");
 }
 
+// Folding a batch norm needs a bias.
 void Linear::ensure_bias() {
   if (!bias_.defined()) bias_ = add_parameter("bias", Tensor::zeros({weight_.dim(0)}));
 }
@@ -41,7 +42,7 @@ Variable Embedding::forward(const Variable& x) { return ops::embedding(x, weight
 namespace {
 
 const Variable& checked(const Variable& weight) {
-  FQ_CHECK(weight.defined() && weight.rank() == 2, "linear", "the weight is {}: give [out, in]",
+  FQ_CHECK(weight.defined() && weight.rank() == 2, "linear", "the weight is {}: use [out, in]",
            weight.defined() ? to_string(weight.shape()) : "undefined");
   return weight;
 }
@@ -50,6 +51,7 @@ const Variable& checked(const Variable& weight) {
 
 TiedLinear::TiedLinear(const Variable& weight, bool bias)
     : Linear(checked(weight).dim(1), weight.dim(0), bias) {
+  // Linear's constructor made a weight of its own, which the tied one replaces.
   remove_parameter("weight");
   weight_ = weight;
   add_parameter("weight", weight_);
@@ -57,6 +59,7 @@ TiedLinear::TiedLinear(const Variable& weight, bool bias)
 
 bool is_tied(const Module& model, const Variable& parameter) {
   const auto all = model.named_parameters();
+  // named_parameters lists a shared parameter once per name.
   return std::ranges::count(all, parameter.node(), [](const auto& entry) { return entry.second.node(); }) > 1;
 }
 

@@ -26,6 +26,7 @@ bool is_child_name(std::string_view name) {
 
 Variable Module::operator()(const Variable& x) {
   const PathScope scope(name_);
+  // type() allocates, so it is called only if a profiler is active.
   const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
   const auto run = [&] { return checkpointed_ ? run_checkpointed({x}) : forward(x); };
   detail::CallCache* cache = detail::call_cache();
@@ -40,6 +41,7 @@ Variable Module::operator()(const std::vector<Variable>& inputs) {
   return cache != nullptr ? cache->call(*this, inputs, run) : run();
 }
 
+// parameters() includes the parameters of submodules, which the block reads too.
 Variable Module::run_checkpointed(const std::vector<Variable>& all) {
   return checkpoint(
       [this](const std::vector<Variable>& inputs) {
@@ -49,11 +51,11 @@ Variable Module::run_checkpointed(const std::vector<Variable>& all) {
 }
 
 Variable Module::forward(const Variable&) {
-  throw ArgumentError(fmt::format("[{}] '{}' takes several inputs: call it with a list", type(), name_));
+  throw ArgumentError(fmt::format("[{}] '{}' requires several inputs: call it with a list", type(), name_));
 }
 
 Variable Module::forward(const std::vector<Variable>& inputs) {
-  FQ_CHECK(inputs.size() == 1, type(), "'{}' takes one input, got {}", name_, inputs.size());
+  FQ_CHECK(inputs.size() == 1, type(), "{} inputs for '{}': use one", inputs.size(), name_);
   return forward(inputs[0]);
 }
 
@@ -61,6 +63,7 @@ std::vector<std::pair<std::string, std::shared_ptr<detail::Slot>>> Module::named
   std::vector<std::pair<std::string, std::shared_ptr<detail::Slot>>> out;
   for (const auto& [name, slot] : children_) {
     out.emplace_back(name, slot);
+    // Depth first: a module comes before its parts.
     for (auto& [inner, below] : slot->module->named_slots()) out.emplace_back(join_path(name, inner), below);
   }
   return out;
@@ -83,6 +86,7 @@ std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> out;
   for (auto& [name, value] : named_parameters())
+    // Tied parameters are listed once: an optimizer must not update them twice.
     if (std::ranges::none_of(out, [node = value.node()](const Variable& v) { return v.node() == node; }))
       out.push_back(value);
   return out;
@@ -113,12 +117,14 @@ void detail::throw_other_type(const Module& child) {
 }
 
 void Module::replace(std::string_view path, std::shared_ptr<Module> module) {
+  // Throws for an unknown path, with suggestions.
   (void)at(path);
   for (const auto& [name, slot] : named_slots()) {
     if (name != path) continue;
     module->name_ = slot->module->name_;
     module->train(slot->module->training_);
     module->checkpointed_ = slot->module->checkpointed_;
+    // Every Child shares the slot and so runs the new module.
     slot->module = std::move(module);
     return;
   }
@@ -137,7 +143,9 @@ void Module::zero_grad() {
 void Module::to(Device where) {
   FQ_CHECK(!where.is_meta(), "module", "a model on meta has no values: use cpu or cuda");
   for (auto& [name, parameter] : parameters_) {
+    // The Variable keeps its identity, so optimizers and tied layers still refer to it.
     if (parameter.device() == where) continue;
+    // Gradients are on the old device.
     parameter.zero_grad();
     parameter.set_tensor(parameter.tensor().to(where));
   }
@@ -147,6 +155,7 @@ void Module::to(Device where) {
 }
 
 std::optional<Device> Module::first_device() const {
+  // All parameters of a model are on one device, so the first one decides.
   if (!parameters_.empty()) return parameters_.front().second.device();
   if (!buffers_.empty()) return buffers_.front().second.device();
   for (const auto& [name, slot] : children_)
@@ -194,6 +203,7 @@ Tensor Module::buffer(std::string_view name) const {
 void Module::adopt(const Module& other) {
   name_ = other.name_;
   training_ = other.training_;
+  // Handles, not copies: an optimizer that was made before still trains the quantized layer.
   parameters_ = other.parameters_;
   buffers_ = other.buffers_;
 }

@@ -25,12 +25,15 @@ void BatchNorm::set_momentum(double momentum) {
 
 Variable BatchNorm::forward(const Variable& x) {
   const bool of_batch = training() && !frozen_;
+  // The second run of a checkpointed block must not update the running statistics again.
   if (of_batch && detail::runs_again())
     return ops::batch_norm(x, weight_, bias_, {}, {}, true, momentum_, eps_);
+  // ops::batch_norm updates the running statistics in place if it normalizes by the batch.
   return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_, in_layer_);
 }
 
 void BatchNorm::handle_device_change(Device) {
+  // Handles of buffers are invalid after a move.
   mean_ = buffer("running_mean");
   variance_ = buffer("running_var");
 }
@@ -61,6 +64,7 @@ std::string GroupNorm::describe() const {
 }
 
 Variable GroupNorm::forward(const Variable& x) {
+  // One channel per group is instance normalization, an operator of its own.
   return groups_ == weight_.dim(0) ? ops::instance_norm(x, weight_, bias_, eps_)
                                    : ops::group_norm(x, groups_, weight_, bias_, eps_);
 }

@@ -5,6 +5,7 @@
 namespace fq {
 
 const std::vector<std::string>& QuantAttention::quantizer_names() {
+  // ModelOpt's names, which its configs use in patterns.
   static const std::vector<std::string> names{"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer",
                                               "softmax_quantizer"};
   return names;

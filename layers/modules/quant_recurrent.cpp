@@ -11,6 +11,8 @@ QuantMatrix::QuantMatrix(Variable weight)
 std::string QuantMatrix::describe() const { return fmt::format("{} -> {}", weight_.dim(1), weight_.dim(0)); }
 
 QuantRecurrent::QuantRecurrent(const Recurrent& layer) : Recurrent(Adopt(), layer) {
+  // Only the LSTM has an engine that multiplies integers (DynamicQuantizeLSTM), so only it has an input
+  // quantizer.
   if (kind() == Kind::lstm) {
     inputs_.push_back(add_module("input_quantizer", std::make_shared<TensorQuantizer>()));
     inputs_[0]->set_enabled(false);

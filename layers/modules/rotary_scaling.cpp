@@ -14,6 +14,8 @@ using Kind = RotaryScaling::Kind;
 constexpr const char* kScaling = "rotary_scaling";
 constexpr std::string_view kKinds[] = {"none", "linear", "dynamic", "llama3", "yarn"};
 
+// Llama 3.1: pairs that turn rarely within the trained context are slowed by the factor, fast ones stay, and
+// a linear blend lies between. `turns` = context / wavelength.
 double llama3_frequency(const RotaryScaling& s, double w) {
   const double turns = static_cast<double>(s.context) * w / (2 * std::numbers::pi);
   if (turns < s.low) return w / s.factor;
@@ -22,7 +24,8 @@ double llama3_frequency(const RotaryScaling& s, double w) {
   return (1 - share) * w / s.factor + share * w;
 }
 
-/// Range of pairs for YaRN's transition from w to w / factor.
+// Range of pairs for YaRN's transition from w to w / factor (Peng et al. 2023): pairs that turn more than
+// `fast` times within the trained context keep their frequency, pairs below `slow` are interpolated.
 struct Ramp {
   double begin = 0, end = 1;
 
@@ -40,6 +43,7 @@ struct Ramp {
     }
     begin = std::max(begin, 0.0);
     end = std::min(end, static_cast<double>(dims - 1));
+    // Avoids 0 / 0 in share().
     if (begin == end) end += 0.001;
   }
   [[nodiscard]] double share(std::int64_t pair) const {
@@ -47,6 +51,8 @@ struct Ramp {
   }
 };
 
+// Dynamic NTK scaling: the base grows with the text, so that the slowest pair spans the longer context. dims
+// / (dims - 2) makes this exact for the last pair.
 double dynamic_base(const RotaryScaling& s, double base, std::int64_t dims, std::int64_t tokens) {
   if (tokens <= s.context || dims <= 2) return base;
   const double longer = static_cast<double>(tokens) / static_cast<double>(s.context);
@@ -109,6 +115,7 @@ std::vector<double> rotary_frequencies(const RotaryScaling& s, double base, std:
 
 double rotary_magnitude(const RotaryScaling& s) {
   if (s.kind != Kind::yarn) return 1;
+  // YaRN's attention factor, 0.1 ln(factor) + 1.
   return s.magnitude > 0 ? s.magnitude : 0.1 * std::log(s.factor) + 1;
 }
 

@@ -33,6 +33,7 @@ std::vector<Coded> coded_layers(Module& model) {
     const auto* layer = dynamic_cast<const QuantModule*>(module);
     auto* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
     if (quantizer == nullptr || !layer->quantized_weight().defined()) continue;
+    // The last enabled part of a sequential quantizer has the codes.
     auto& part = coding_part(*quantizer);
     const bool on = quantizer->enabled() && part.enabled();
     if (on || holds_codes(layer->quantized_weight())) out.push_back({path, layer, &part});
@@ -48,6 +49,7 @@ void replace(Variable weight, Tensor value) {
   weight.node()->as_float.reset();
 }
 
+// Scales that no stored amax determines must be stored with the codes.
 bool has_own_scales(const TensorQuantizer& q) {
   return !q.descriptor().needs_amax() || q.descriptor().has_dynamic_blocks();
 }
@@ -68,6 +70,7 @@ Packed pack(const Coded& coded) {
            detail::quantizer_label(q.name()));
   q.params().weight_scheme->check_packing(q.name());
   const QuantizedTensor codes = weight_codes(*coded.layer);
+  // Codes of 4 bits and less are computed one per byte and packed here.
   const bool small = bit_width(packed_dtype(codes.grid.format)) < bit_width(codes.codes.dtype());
   return {coded, codes.grid, small ? pack_codes(codes.codes, packed_dtype(codes.grid.format)) : codes.codes,
           has_own_scales(q) ? pack_scales(codes.grid) : PackedScales{}};
@@ -77,6 +80,8 @@ Packed pack(const Coded& coded) {
 void check_readers(Module& model, const std::vector<Packed>& all) {
   std::map<const void*, std::vector<const Packed*>> readers;
   for (const auto& packed : all) readers[packed.coded.weight().node().get()].push_back(&packed);
+  // A tied weight appears once per name. More names than quantized layers means that a module reads it as
+  // floats.
   std::map<const void*, std::size_t> uses;
   for (const auto& [name, parameter] : model.named_parameters()) {
     const auto found = readers.find(parameter.node().get());
@@ -103,6 +108,7 @@ std::vector<CompressedWeight> reports(Module& model) {
   for (const auto& coded : coded_layers(model)) layers.emplace(coded.weight().node().get(), coded);
   std::vector<CompressedWeight> out;
   for (const auto& [name, parameter] : model.named_parameters()) {
+    // extract: a tied weight is reported once, under its first name.
     const auto found = layers.extract(parameter.node().get());
     if (!found.empty() && holds_codes(parameter)) out.push_back(report(found.mapped(), name));
   }
@@ -116,6 +122,8 @@ std::vector<CompressedWeight> compress(Module& model) {
   FQ_CHECK(!layers.empty(), kCompress, "the model has no quantized weight: quantize and calibrate it first");
   std::vector<Packed> all;
   for (const auto& coded : layers)
+    // All weights are packed and checked before the first one is replaced, so that an error leaves the model
+    // unchanged.
     if (!holds_codes(coded.weight())) all.push_back(pack(coded));
   check_readers(model, all);
   for (auto& [coded, grid, codes, scales] : all) {
@@ -131,6 +139,7 @@ void decompress(Module& model) {
     if (!holds_codes(coded.weight())) continue;
     replace(coded.weight(), dequantize(coded.quantizer->weight_codes().unpack(coded.weight().tensor())));
   }
+  // For all layers: the loop skips a tied weight after its first layer.
   for (const auto& coded : layers) coded.quantizer->weight_codes().set_scales({});
 }
 
@@ -202,6 +211,7 @@ void quantize_weights(Module& model) {
     weights.push_back({quantizer, value});
     requests.push_back(std::move(*request));
   }
+  // One call for all weights: on a GPU this is one kernel launch instead of one per weight.
   auto codes = quantize(requests);
   for (std::size_t i = 0; i < weights.size(); ++i)
     weights[i].quantizer->weight_codes().keep(weights[i].value, std::move(codes[i]));

@@ -45,6 +45,7 @@ json to_json(const CalibratorOptions& o) {
           {"multiplier_step", o.multiplier_step}};
 }
 
+// Files of older versions have no multipliers: the defaults apply.
 CalibratorOptions from_json(const json& fields) {
   const json& bits = fields.at("num_bits");
   const CalibratorOptions usual;
@@ -58,6 +59,7 @@ CalibratorOptions from_json(const json& fields) {
           .multiplier_step = fields.value("multiplier_step", usual.multiplier_step)};
 }
 
+// The sweep tries all E4M3 scales of a block, so it requires scales of that type.
 void check_sweep(const QuantDescriptor& d, const std::string& name) {
   FQ_CHECK(d.calib_method() != "scale_sweep" ||
                (d.block_sizes().scale_bits == NumBits(4, 3) && !d.has_dynamic_blocks()),
@@ -84,6 +86,7 @@ void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
   FQ_CHECK(calibrator != nullptr, "quantizer", "the calibrator for {} is null: make one",
            detail::quantizer_label(params_.name));
   calibrator_ = std::move(calibrator);
+  // A user's calibrator has no known options; `load` puts the state into it directly.
   own_options_.reset();
 }
 
@@ -94,6 +97,7 @@ void RangeObserver::collect(const Tensor& whole) {
   if (x.numel() == 0) return;
   const auto view = detail::BlockView::of(params_.descriptor, x.shape());
   const bool blocks = !params_.descriptor.block_sizes().empty(), own = !calibrator_ || own_options_;
+  // Blocks: the kept axes depend on the shape of x, so the calibrator is made with the first batch.
   if (blocks && own && (!calibrator_ || calibrator_->empty())) make_own(view.kept());
   try {
     calibrator().collect(view.apply(x));
@@ -110,10 +114,12 @@ CalibratedRange RangeObserver::range(AmaxOptions options) const {
   FQ_CHECK(calibrator_ && !calibrator_->empty(), "calibrate", "{} has seen no data: run at least one batch",
            detail::quantizer_label(params_.name));
   const QuantDescriptor& d = params_.descriptor;
+  // Activations after a ReLU need no negative codes: an unsigned grid has half the step.
   const bool becomes_unsigned =
       params_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
   options.num_bits = d.num_bits();
   options.is_unsigned = d.is_unsigned() || becomes_unsigned;
+  // ModelOpt's calibration has no such limit.
   options.limits_clipping = params_.arithmetic == Arithmetic::deployed;
   const Tensor amax = calibrator_->compute_amax(options);
   const auto values = amax.to(DType::f32).to_vector<float>();
@@ -123,6 +129,7 @@ CalibratedRange RangeObserver::range(AmaxOptions options) const {
 
 void RangeObserver::save(StateDict& state, const std::string& prefix) const {
   const QuantDescriptor& d = params_.descriptor;
+  // The data of another method could not be loaded again.
   if (!calibrator_ || calibrator_->empty() || calibrator_->method() != d.calib_method()) return;
   state.merge(calibrator_->state_dict(), prefix + "/calibrator");
   state.set_attribute(prefix + "/calibrator_options",
@@ -162,6 +169,7 @@ void RangeObserver::merge(const StateDict& state, const std::string& prefix) {
   if (!state.has_sub(prefix + "/calibrator")) return;
   if (!calibrator_ || calibrator_->empty()) return load(state, prefix);
   CalibratorOptions options;
+  // Read completely before the merge, so that damaged data changes nothing.
   const auto other = saved(state, prefix, options);
   try {
     calibrator_->merge(*other);

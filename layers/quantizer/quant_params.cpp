@@ -11,6 +11,7 @@
 namespace fq {
 namespace {
 
+// pytorch-quantization's clip, which the reference arithmetic uses, learns one range per tensor.
 void check_learning(const QuantParams& s) {
   if (!s.descriptor.learn_amax() || s.arithmetic == Arithmetic::deployed) return;
   FQ_CHECK(s.descriptor.axis().empty() && s.descriptor.amax().values().size() <= 1, "quantizer",
@@ -58,8 +59,10 @@ void detail::save_params(const QuantParams& s, StateDict& state, const std::stri
                           {"zero_point", s.zero_point},
                           {"may_become_unsigned", s.may_become_unsigned},
                           {"reference", s.arithmetic == Arithmetic::reference}};
+  // Optional keys are written only where they differ from the default.
   if (s.pass_through_bwd) switches["pass_through_bwd"] = *s.pass_through_bwd;
   if (s.amax_gradient != AmaxGradient::clip) switches["amax_gradient"] = amax_gradient_name(s.amax_gradient);
+  // Schemes compare by address.
   if (s.weight_scheme == &binary_weights())
     switches["binary"] = true;
   else if (s.weight_scheme != &plain_weights())
@@ -85,6 +88,7 @@ QuantParams detail::load_params(std::string name, const StateDict& state, const 
     s.zero_point = whole_value<int>(switches.at("zero_point"));
     s.may_become_unsigned = switches.at("may_become_unsigned").get<bool>();
     if (switches.at("reference").get<bool>()) s.arithmetic = Arithmetic::reference;
+    // Optional keys are missing in files of older versions.
     s.amax_gradient = amax_gradient_from_name(switches.value("amax_gradient", "clip"));
     s.weight_scheme = &weight_scheme_named(switches.value("engine_grid", "none"));
     if (switches.value("binary", false)) s.weight_scheme = &binary_weights();

@@ -32,7 +32,9 @@ std::vector<NamedQuantizer> named_quantizers(Module& model) {
   std::vector<NamedQuantizer> out;
   for (auto& [path, module] : model.named_modules()) {
     auto* quantizer = dynamic_cast<TensorQuantizer*>(module);
+    // The parts of a sequential quantizer are modules of their own.
     if (quantizer == nullptr || dynamic_cast<SequentialQuantizer*>(module) != nullptr) continue;
+    // All readers of a tensor share one quantizer, so it appears under several paths.
     const auto known = std::ranges::find(out, quantizer, &NamedQuantizer::quantizer);
     if (known == out.end())
       out.push_back({path, quantizer, {}});
@@ -93,6 +95,7 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
   const auto given = PartialQuantParams::from_dict(fields);
   const auto weights = weight_quantizers(model);
   return visit_quantizers(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
+    // Binary weights are checked here, because a quantizer does not know whether it belongs to a weight.
     QuantParams params = entry.quantizer->params();
     detail::apply(given, params);
     FQ_CHECK(params.weight_scheme != &detail::binary_weights() || weights.contains(entry.quantizer),
@@ -136,6 +139,7 @@ void fold_weight(Module& model) {
       set_weight(*quant, values);
     else
       weight.mutable_tensor().copy_from(values);
+    // The weight has the values now; the quantizer must not round them again.
     for (auto* part : quantizer_parts(*quantizer)) part->set_enabled(false);
   }
 }
@@ -197,6 +201,7 @@ void save_quantizers(Module& model, StateDict& state) {
 
 void load_quantizers(Module& model, const StateDict& state) {
   for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
+    // Quantizers are found by name: quantize() gives the same names for the same model and config.
     FQ_CHECK(state.has_sub("quantizers/" + name), "load_quantizers", "the state has no quantizer '{}'", name);
     quantizer->load(state, "quantizers/" + name);
   }
@@ -215,6 +220,7 @@ struct Numbers {
   }
 };
 
+// Removes axes of size 1.
 Tensor squeezed(const Tensor& x) {
   Shape shape;
   std::ranges::copy_if(x.shape(), std::back_inserter(shape), [](std::int64_t size) { return size != 1; });
@@ -237,12 +243,14 @@ Tensor export_amax(const TensorQuantizer& quantizer, const Shape& input) {
   const Tensor range = quantizer.amax();
   if (!range.defined()) return {};
   const bool blocks = !d.block_sizes().empty() && !d.has_dynamic_blocks();
-  FQ_CHECK(!blocks || !input.empty(), "export_amax", "{} has blocks: give the shape of its input",
+  FQ_CHECK(!blocks || !input.empty(), "export_amax", "{} has blocks: use the shape of its input",
            detail::quantizer_label(quantizer.name()));
+  // ModelOpt's export_amax clamps to the numbers of the type and replaces 0 by the bound (golden/README).
   const auto [smallest, most] = Numbers::of(range.dtype());
   const Tensor out = within(range, d.has_dynamic_blocks() ? 0.0f : smallest, most, d.format().bound());
   if (d.has_dynamic_blocks() || (blocks && numel(input) == 0)) return out;
   const auto view = detail::BlockView::of(d, input);
+  // The exporters expect [.., blocks per row] for blocks along the last axis.
   if (view.is_last_axis()) {
     Shape rows(input.begin(), input.end() - 1);
     rows.push_back(-1);

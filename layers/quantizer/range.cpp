@@ -42,6 +42,7 @@ bool all_zero(const Tensor& amax) {
 
 }  // namespace
 
+// The reference arithmetic keeps ModelOpt's results for zero ranges, and schemes without a range have none.
 bool QuantizerRange::grows() const {
   return growing_.defined() && params_.arithmetic == Arithmetic::deployed &&
          params_.descriptor.needs_amax() && params_.weight_scheme->uses_range();
@@ -70,7 +71,7 @@ void QuantizerRange::set_scale(const Tensor& scale) {
   const std::string& name = params_.name;
   FQ_CHECK(params_.arithmetic == Arithmetic::deployed && !params_.pow2 && !d.scale_amax() &&
                !d.block_sizes().scale_bits && !d.learn_amax(),
-           "quantizer", "{} takes no scales: they follow from amax by other rules, set amax",
+           "quantizer", "{} has no scales of its own: set amax, from which the scales follow",
            detail::quantizer_label(name));
   FQ_CHECK(scale.defined() && scale.numel() > 0, "quantizer", "the scale of {} is empty",
            detail::quantizer_label(name));
@@ -82,6 +83,8 @@ void QuantizerRange::set_scale(const Tensor& scale) {
              detail::quantizer_label(name), v);
     v *= d.format().bound();
   }
+  // fl(fl(step * bound) / bound) may differ from the step by a rounding. Then the step is stored too, so that
+  // codes of imported files keep their values.
   const Tensor made = Grid::from_amax(d.format(), Granularity::per_tensor(), amax, name).scale;
   for (std::int64_t i = 0; i < amax.numel(); ++i)
     FQ_CHECK(amax.data<float>()[i] > detail::least_amax || made.data<float>()[i] == steps.data<float>()[i],
@@ -94,14 +97,15 @@ void QuantizerRange::set_scale(const Tensor& scale) {
 void QuantizerRange::keep(const Tensor& amax) {
   scale_ = {};
   const bool reference = params_.arithmetic == Arithmetic::reference;
-  const Tensor kept = reference ? amax.to(Device::cpu()).clone() : detail::flat_ranges(amax);
+  const Tensor stored = reference ? amax.to(Device::cpu()).clone() : detail::flat_ranges(amax);
   if (!params_.descriptor.learn_amax()) {
     learned_ = {};
-    amax_ = kept;
+    amax_ = stored;
     return mark_zeros();
   }
-  const Tensor values = detail::flat_ranges(kept);
+  const Tensor values = detail::flat_ranges(stored);
   amax_ = {};
+  // A copy into the parameter: optimizers hold the Variable.
   if (learned_.defined() && learned_.shape() == values.shape())
     learned_.mutable_tensor().copy_from(values);
   else
@@ -122,12 +126,14 @@ void QuantizerRange::clear() {
   amax_ = {};
 }
 
+// set() would clear the flags of ranges that are no longer zero.
 void QuantizerRange::raise(const Tensor& amax) {
   const Tensor growing = growing_;
   set(amax);
   growing_ = growing;
 }
 
+// Ranges of other channels or blocks cannot be converted, so they are cleared.
 void QuantizerRange::follow(const QuantDescriptor& before) {
   const QuantDescriptor& now = params_.descriptor;
   const Tensor known = amax();
@@ -145,17 +151,20 @@ void QuantizerRange::follow(const QuantDescriptor& before) {
 void QuantizerRange::set(const Tensor& amax) {
   const QuantDescriptor& d = params_.descriptor;
   const std::string& name = params_.name;
+  // A descriptor with a list of amax values has several ranges too.
   const bool single = d.axis().empty() && d.block_sizes().empty() && d.amax().values().size() <= 1;
   FQ_CHECK(amax.defined() && amax.numel() > 0, "quantizer",
-           "amax of {} is empty: give one value, or one per channel", detail::quantizer_label(name));
+           "amax of {} is empty: use one value, or one per channel", detail::quantizer_label(name));
   FQ_CHECK(amax.numel() == 1 || !(single || d.has_dynamic_blocks()), "quantizer",
-           "amax of {} has {} elements, a {} quantizer takes one", detail::quantizer_label(name),
+           "amax of {} has {} elements: use one for a {} quantizer", detail::quantizer_label(name),
            amax.numel(), single ? "per-tensor" : "dynamic block");
-  FQ_CHECK(d.needs_amax(), "quantizer", "amax for {}, which takes its ranges from each input: leave it out",
+  FQ_CHECK(d.needs_amax(), "quantizer",
+           "amax for {}, which computes its ranges from each input: leave it out",
            detail::quantizer_label(name));
+  // A single range may be replaced by one per channel; a number of channels cannot change.
   const Tensor before = this->amax();
   FQ_CHECK(!before.defined() || before.numel() == 1 || amax.numel() == before.numel(), "quantizer",
-           "amax of {} has {} elements, it had {}: give one amax per channel", detail::quantizer_label(name),
+           "amax of {} has {} elements, it had {}: use one amax per channel", detail::quantizer_label(name),
            amax.numel(), before.numel());
   const Tensor values = amax.to(DType::f32);
   for (const float v : values.to_vector<float>())
@@ -170,6 +179,7 @@ void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
     clear();
     set(amax);
   } else {
+    // Not set(): a trained parameter may be negative, and used() limits it.
     if (learned_.defined() && learned_.numel() != amax.numel()) clear();
     keep(amax);
   }
@@ -181,6 +191,7 @@ void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
 
 Tensor QuantizerRange::batch_ranges(const Tensor& x) const {
   const QuantDescriptor& d = params_.descriptor;
+  // A known single range stays per tensor, although the descriptor has axes.
   const bool one = amax().defined() && amax().numel() == 1;
   const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
   const Tensor out = detail::compute_ranges(x, view, params_.name);
@@ -194,13 +205,16 @@ void QuantizerRange::move_towards(const Variable& whole) {
   const bool first = !amax_.defined();  // then the batch alone sets the range
   const Tensor batch = batch_ranges(x);
   if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
+  // Ranges of static blocks depend on the shape of the input.
   FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: running ranges need inputs of one shape",
            detail::quantizer_label(params_.name), amax_.numel(), to_string(x.shape()), batch.numel());
   amax_ = amax_.to(batch.device());
   Tensor moved = amax_.to(DType::f32);
   detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(params_.momentum));
+  // Rounded in place into the type that reference arithmetic stores.
   if (amax_.dtype() != DType::f32) amax_.copy_from(moved.to(amax_.dtype()));
+  // Only the first batch can mark ranges as zero.
   if (first) mark_zeros();
   if (grows()) grow_to_batch(batch);
 }
@@ -236,6 +250,7 @@ void QuantizerRange::grow_to_batch(const Tensor& batch) {
   if (!learned) amax_ = amax_.to(batch.device());
   Tensor amax = learned ? learned_.mutable_tensor() : amax_;
   growing_ = growing_.to(batch.device());
+  // A learned range starts at the largest magnitude; later, only a lower limit of it is enforced.
   const float share = learned && !first ? trained_share(params_.descriptor) : 1;
   detail::grow_ranges(amax, share < 1 ? detail::used_ranges(batch, 0, share) : batch, growing_);
 }
@@ -244,6 +259,7 @@ Tensor QuantizerRange::exchange(Tensor amax) { return std::exchange(amax_, std::
 
 void QuantizerRange::to(Device device) {
   device_ = device;
+  // A fixed range stays on the host. Only a running range on a GPU moves.
   if (detail::device_traits(amax_.device()).own_memory) amax_ = amax_.to(device);
 }
 

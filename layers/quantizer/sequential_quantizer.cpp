@@ -8,7 +8,7 @@
 namespace fq {
 
 SequentialQuantizer::SequentialQuantizer(std::vector<std::shared_ptr<TensorQuantizer>> parts) {
-  FQ_CHECK(!parts.empty(), "sequential_quantizer", "there are no quantizers: give one or more");
+  FQ_CHECK(!parts.empty(), "sequential_quantizer", "there are no quantizers: use one or more");
   for (std::size_t i = 0; i < parts.size(); ++i) {
     FQ_CHECK(parts[i] != nullptr, "sequential_quantizer", "quantizer {} is null", i);
     FQ_CHECK(i + 1 == parts.size() || parts[i]->descriptor().fake_quant(), "sequential_quantizer",
@@ -27,11 +27,13 @@ std::vector<TensorQuantizer*> SequentialQuantizer::parts() const {
 
 Variable SequentialQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) {
+    // Packed codes are the result of the whole sequence.
     const Variable codes = coding_part(*this).weight(w);
     return enabled() ? codes : codes.as_float();
   }
   if (!enabled()) return w;
   Variable out = parts_.front()->weight(w);
+  // Only the first part sees the parameter and can cache its codes.
   for (std::size_t i = 1; i < parts_.size(); ++i) out = parts_[i]->weight(out);
   return out;
 }
@@ -50,6 +52,7 @@ std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer) {
 
 TensorQuantizer& coding_part(TensorQuantizer& quantizer) {
   const auto parts = quantizer_parts(quantizer);
+  // The last enabled part determines the codes.
   const auto last = std::find_if(parts.rbegin(), parts.rend(), [](auto* part) { return part->enabled(); });
   return last != parts.rend() ? **last : *parts.back();
 }

@@ -71,17 +71,21 @@ void TensorQuantizer::set_descriptor(QuantDescriptor descriptor) {
 }
 
 void TensorQuantizer::set_params(QuantParams params) {
+  // First, so that a rejected value changes nothing.
   check(params);
+  // Ranges that come from each input, or are learned, have nothing to move.
   params.running = params.running && params.has_fixed_range();
   params.pre_quant_scale = params.pre_quant_scale.to(device_);
   const QuantParams before = std::exchange(params_, std::move(params));
   arithmetic_ = detail::make_arithmetic(params_, range_, *grid_, *weight_codes_);
+  // Collected data belongs to the old format and axes. The range decides itself whether it still fits.
   if (!(before.descriptor == descriptor())) {
     observer_.reset();
     range_.follow(before.descriptor);
   } else if (before.arithmetic != params_.arithmetic && amax().defined()) {
     range_.keep(amax());  // the two arithmetics store ranges in different shapes
   }
+  // Extreme codes determine the steps of one scheme only.
   if (before.weight_scheme != params_.weight_scheme) weight_codes_->set_extreme_codes({});
   range_changed();
 }
@@ -111,6 +115,7 @@ void TensorQuantizer::load_calibrated_amax(const AmaxOptions& options) {
 }
 
 void TensorQuantizer::set_calibrated_range(const CalibratedRange& range) {
+  // Before the range is kept: a scale is amax / bound, and unsigned codes have another bound.
   if (range.is_unsigned && params_.may_become_unsigned && descriptor().format().is_integer()) {
     auto changed = descriptor().options();
     changed.is_unsigned = true;
@@ -122,6 +127,7 @@ void TensorQuantizer::set_calibrated_range(const CalibratedRange& range) {
 }
 
 void TensorQuantizer::range_changed() {
+  // The learned range may be a new Variable or none, so it is registered again.
   remove_parameter("amax");
   if (range_.learned().defined()) add_parameter("amax", range_.learned());
   forget();
@@ -144,14 +150,19 @@ Variable TensorQuantizer::forward(const Variable& input) {
   if (input.numel() == 0) return input;
   const Tensor& factor = params_.pre_quant_scale;
   const Variable x = factor.defined() ? detail::pre_quant_scaled(input, factor) : input;
+  // A disabled quantizer still applies pre_quant_scale, because the weights contain its inverse (SmoothQuant,
+  // AWQ).
   if (!params_.enabled) return x;
   const bool computes = !x.device().is_meta();
+  // The second run of a checkpointed block has the same values, which count once.
   if (observing() && computes && !detail::runs_again()) observer_.observe(x);
   if (computes && moves_range()) return quantize_moving(x);
+  // enabled() reads the range: it is false while the range is zero.
   return quantizing() && enabled() ? arithmetic_->quantize(x, context().quantizes_weight) : x;
 }
 
 bool TensorQuantizer::moves_range() const {
+  // The first run of a checkpointed block does not record, but is part of a training step.
   const bool recorded = grad_enabled() || detail::rerun() != nullptr;
   return training() && recorded && (params_.running || range_.grows());
 }
@@ -160,15 +171,16 @@ bool TensorQuantizer::moves_range() const {
 /// runs.
 Variable TensorQuantizer::quantize_moving(const Variable& x) {
   detail::Rerun* block = detail::rerun();
-  const bool kept = block != nullptr && !range_.learned().defined();
+  const bool replayed = block != nullptr && !range_.learned().defined();
   if (!detail::runs_again()) {
     params_.running ? range_.move_towards(x) : range_.grow(x);
     forget();
-    if (kept) block->keep(range_.is_zero() ? Tensor() : amax().clone());
+    if (replayed) block->keep(range_.is_zero() ? Tensor() : amax().clone());
   }
-  const bool again = detail::runs_again() && kept;
+  const bool again = detail::runs_again() && replayed;
   Tensor then = again ? block->next() : Tensor();
   if (!quantizing() || !enabled() || (again && !then.defined())) return x;
+  // The range may have moved since the first run. The exchange is undone also if quantize throws.
   if (!again) return arithmetic_->quantize(x, context().quantizes_weight);
   const struct Restore {
     TensorQuantizer& q;
@@ -184,12 +196,14 @@ Variable TensorQuantizer::quantize_moving(const Variable& x) {
 
 Grid TensorQuantizer::grid() const { return grid_->fixed_grid(); }
 
+// A zero range passes floats, like forward.
 Tensor TensorQuantizer::quantized_values(const Tensor& x) const {
   return range_.is_zero() ? x.to(DType::f32) : arithmetic_->values(x);
 }
 
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
+  // Cached codes would miss the growth of the range, so a growing range takes the path of forward.
   if (weight_codes_->keeps(w) && !(range_.grows() && moves_range())) return weight_codes_->of(w);
   const ScopedValue weight_scope(context().quantizes_weight, true);
   return (*this)(w);
@@ -217,6 +231,7 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   const auto saved = [&](const char* name) {
     return state.contains(prefix + name) ? state.at(prefix + name) : Tensor();
   };
+  // After set_params, which fits the range to the descriptor; the steps after amax, which clears them.
   range_.load(saved("/amax"), saved("/growing"));
   if (state.contains(prefix + "/scale")) range_.set_scale(state.at(prefix + "/scale"));
   observer_.load(state, prefix);

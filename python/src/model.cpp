@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -14,6 +16,9 @@
 #include "fakequant/core/random.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
+#include "fakequant/export/safetensors/compressed_tensors.h"
+#include "fakequant/export/safetensors/modelopt.h"
+#include "fakequant/export/transformers/import.h"
 #include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
@@ -25,6 +30,7 @@
 
 namespace fq::python {
 
+// A dict becomes JSON text, a string is the name of a preset or JSON text.
 std::string config_text(nb::handle config) {
   return nb::isinstance<nb::str>(config)
              ? nb::cast<std::string>(config)
@@ -35,10 +41,11 @@ namespace {
 
 using nb::arg, nb::none;
 
+// x: [N, sample shape]. `like` is x, so the result has its array type.
 nb::object forward(Network& self, nb::object x) {
   const Call call{"model", x};
   const Tensor input = call.tensor(x, "x");
-  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  if (!input.defined()) throw ArgumentError("[model] x is None: use an array");
   return call.give(unlocked([&] {
     const NoGrad quiet;
     return self.module()(Variable(input)).tensor();
@@ -50,6 +57,7 @@ nb::dict state_dict(const Network& self) {
   nb::dict out;
   const Call call{"state_dict"};
   for (const auto& [name, parameter] : self.module().named_parameters())
+    // clone() after the conversions, which return the same memory if nothing changes.
     out[name.c_str()] = call.give(parameter.tensor().to(Device::cpu()).to(Layout::row_major).clone());
   for (const auto& [name, buffer] : self.module().named_buffers())
     out[name.c_str()] = call.give(buffer.to(Device::cpu()).to(Layout::row_major).clone());
@@ -64,6 +72,7 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
   if (!state.contains(name.c_str()))
     throw ArgumentError(fmt::format("[load_state_dict] '{}' is missing", name));
   const Tensor source = Call{"load_state_dict"}.tensor(nb::borrow(state[name.c_str()]), name);
+  // The counter of a batch norm is one number, as a scalar or with one axis.
   const bool count = name.ends_with("num_batches_tracked");
   if (!source.defined() || (source.shape() != target.shape() && !(count && source.numel() == target.numel())))
     throw ArgumentError(fmt::format("[load_state_dict] '{}' is {}, the model has {}", name,
@@ -71,13 +80,16 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
   return {target, source.to(target.dtype())};
 }
 
+// Buffers are handles: copying into them changes the model.
 void load_state_dict(Network& self, const nb::dict& state) {
   check_not_compressed(self.module(), "load_state_dict");
+  // Two passes: all entries are matched before the first one is copied, so that an error changes nothing.
   std::vector<Copy> copies;
   for (auto [name, parameter] : self.module().named_parameters())
     copies.push_back(matched(state, name, parameter.mutable_tensor()));
   for (const auto& [name, buffer] : self.module().named_buffers())
     copies.push_back(matched(state, name, buffer));
+  // Every parameter was found, so a larger state has names that the model does not have.
   if (copies.size() != state.size()) {
     const nb::dict own = state_dict(self);
     for (const auto& entry : state)
@@ -98,33 +110,62 @@ std::string table(Network& self) {
   return out.str();
 }
 
-void export_model(Network& self, const std::string& path, const std::string& target, int opset,
-                  bool emulate) {
+/// Returns the format of a file: `format`, or by the end of its name if `format` is empty.
+std::string export_format(const std::string& path, const std::string& format) {
+  static const std::vector<std::string> formats = {"onnx", "gguf", "modelopt", "compressed-tensors"};
+  if (!format.empty()) {
+    if (std::ranges::find(formats, format) == formats.end())
+      throw ArgumentError(fmt::format("[export] format is '{}': use {}", format, fmt::join(formats, ", ")));
+    return format;
+  }
+  const auto ending = std::filesystem::path(path).extension();
+  if (ending.empty() || ending == ".onnx") return "onnx";
+  if (ending == ".gguf") return "gguf";
+  if (ending == ".safetensors") return "modelopt";
+  throw ArgumentError(
+      fmt::format("[export] {}: files end in .onnx, .gguf or .safetensors. For other formats, call save and "
+                  "run `fakequant export --format`: scales, trt-cache or executorch",
+                  path));
+}
+
+/// Writes a network with folded batch norms.
+void write_network(const Network& folded, const std::string& path, const std::string& format,
+                   const OnnxExportOptions& options) {
+  if (format == "onnx")
+    save_onnx(path, folded.to_onnx(options));
+  else if (format == "gguf")
+    save_gguf(path, folded.to_gguf(std::filesystem::path(path).stem().string()));
+  else if (format == "modelopt")
+    save_modelopt(path, folded.module(), FAKEQUANT_VERSION);
+  else
+    save_compressed_tensors(path, folded.module(), FAKEQUANT_VERSION);
+}
+
+void export_model(Network& self, const std::string& path, const std::string& target, int opset, bool emulate,
+                  const std::string& format) {
   if (target != "ort" && target != "tensorrt")
     throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
-  if (const auto ending = std::filesystem::path(path).extension(); !ending.empty() && ending != ".onnx")
+  const std::string chosen = export_format(path, format);
+  if (chosen != "onnx" && (target != "ort" || opset != 0 || emulate))
     throw ArgumentError(
-        fmt::format("[export] {}: the file must end in .onnx, because this function writes ONNX. For other "
-                    "formats, call save and run `fakequant export --format`: scales, trt-cache, safetensors, "
-                    "compressed-tensors, gguf or executorch",
-                    path));
+        fmt::format("[export] target, opset and emulate are for ONNX, and the format is {}", chosen));
   OnnxExportOptions options;
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
   options.emulate = emulate;
+  // Folding and building the graph run few operators, so interrupts are also checked between the steps.
   interruptible([&](InterruptWatch& watch) {
     Network folded =
         self.clone();  // evaluation has the bits of the folded network, and engines fold differently
     watch.look();
     folded.fold();
     watch.look();
-    const OnnxModel graph = folded.to_onnx(options);
-    watch.look();
-    save_onnx(path, graph);
+    write_network(folded, path, chosen, options);
     return true;
   });
 }
 
+// Returns the model, so that calls can be chained.
 Network& quantize_model(Network& self, nb::object config) {
   const auto json = quantization_config(config_text(config));
   unlocked([&] { self.quantize(json); });
@@ -134,14 +175,24 @@ Network& quantize_model(Network& self, nb::object config) {
 /// Returns (patterns that match nothing in this part, names of the quantizers that rules could switch on).
 nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool has_last) {
   const auto json = quantization_config(config_text(config));
+  // torch models may be quantized in parts. Rules for the first and the last layer must apply to the whole
+  // network.
   NetworkPart part{.has_first = has_first, .has_last = has_last, .unmatched = {}, .names = {}};
   unlocked([&] { self.quantize(json, &part); });
   return nb::make_tuple(part.unmatched, part.names);
 }
 
-Network load_network(const std::string& path) {
-  if (!path.ends_with(".onnx")) return Network::load(path);
-  return Network::from_model(import_onnx(load_onnx(path)), path);
+Network load_network(const std::string& path, const std::optional<std::vector<std::int64_t>>& input_shape) {
+  const bool imported = path.ends_with(".onnx") || path.ends_with(".gguf") || is_transformer(path);
+  if (!imported && input_shape)
+    throw ArgumentError(
+        fmt::format("[load] input_shape is for ONNX, GGUF and folders of transformers, and {} "
+                    "is a checkpoint, which has its shape",
+                    path));
+  if (!imported) return Network::load(path);
+  ImportOptions options;
+  if (input_shape) options.sample_shape = Shape(input_shape->begin(), input_shape->end());
+  return Network::import_file(path, options);
 }
 
 void bind_class(nb::module_& m) {
@@ -220,12 +271,15 @@ void bind_class(nb::module_& m) {
           },
           "Returns the ranges of all quantizers by name; None for a quantizer without a range.")
       .def("save", &Network::save, arg("path"), "Writes a checkpoint, as the command does.")
-      .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
-           arg("emulate") = false,
-           "Writes an ONNX file with QuantizeLinear and DequantizeLinear nodes. The name of the file ends in "
-           ".onnx. Live batch norms are folded in the file; the model does not change. `target` is \"ort\" "
-           "or \"tensorrt\". `opset` 0 is the smallest opset that has the operators. `emulate` writes "
-           "formats that the engine does not have as arithmetic.")
+      .def(
+          "export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
+          arg("emulate") = false, arg("format") = "",
+          "Writes a file for engines. `format` is \"onnx\" (QuantizeLinear and DequantizeLinear nodes), "
+          "\"gguf\" (llama.cpp), \"modelopt\" (safetensors with hf_quant_config.json) or "
+          "\"compressed-tensors\" (safetensors with config.json); the default follows from the ending "
+          ".onnx, .gguf or .safetensors. Live batch norms are folded in the file; the model does not change. "
+          "For ONNX, `target` is \"ort\" or \"tensorrt\", `opset` 0 is the smallest opset that has the "
+          "operators, and `emulate` writes formats that the engine does not have as arithmetic.")
       .def_prop_ro("quantized", &Network::quantized, "Whether the model has quantizers.")
       .def_prop_ro(
           "sample_shape",
@@ -262,9 +316,15 @@ void bind_model(nb::module_& m) {
       "with 0 it comes from the model. `options` is a dict of options of the model, `seed` the seed of its "
       "first weights.");
   m.def(
-      "load", [](const std::string& path) { return unlocked([&] { return load_network(path); }); },
-      arg("path"),
-      "Returns the model of a checkpoint or of an ONNX file. Raises FileError for a damaged file and a file "
+      "load",
+      [](const std::string& path, const std::optional<std::vector<std::int64_t>>& input_shape) {
+        return unlocked([&] { return load_network(path, input_shape); });
+      },
+      arg("path"), arg("input_shape") = none(),
+      "Returns the model of a checkpoint, an ONNX or GGUF file, or a folder that save_pretrained of "
+      "transformers wrote. Quantized files keep their codes and scales. `input_shape` is the shape of one "
+      "sample if the file does not fix it, [tokens] for texts. Raises FileError for a damaged file and a "
+      "file "
       "of another kind.");
   m.def("builtin_models", &builtin_models, "Returns the names of the built-in models.");
   m.def("presets", &QuantConfig::preset_names, "Returns the names of the presets, for Model.quantize.");

@@ -11,7 +11,8 @@
 namespace fq::detail {
 namespace {
 
-/// Bits as an integer in the order of the values: NaN lies beyond the infinities.
+// Maps a float to an integer in the same order, so that minima and maxima are exact and vectorise. NaN lies
+// beyond the infinities.
 std::int32_t ordered(float v) {
   const auto word = std::bit_cast<std::int32_t>(v);
   return word ^ ((word >> 31) & 0x7fffffff);
@@ -20,11 +21,12 @@ float order_value(std::int32_t order) { return std::bit_cast<float>(order ^ ((or
 
 constexpr std::int32_t infinity = 0x7f800000, most = std::numeric_limits<std::int32_t>::max();
 
-/// Smallest and largest of ordered integers.
+// Running minimum and maximum as ordered integers. Initially the set is empty.
 struct Orders {
   std::int32_t lower = most, upper = -most - 1;
 
   void add(const float* v, std::int64_t count) {
+    // Local copies keep the loop free of stores to memory.
     std::int32_t lo = lower, hi = upper;
     for (std::int64_t i = 0; i < count; ++i) {
       lo = std::min(lo, ordered(v[i]));
@@ -69,7 +71,10 @@ namespace fq::torchao {
 Reduction reduction(const Shape& input, const Shape& block_size, const char* function) {
   Reduction r{block_size, {}, scale_shape(input, block_size, function)};
   for (std::size_t a = 0; a < input.size(); ++a)
+    // torchao reduces an axis that its block covers, and splits the others; axes of size 1 stay in the
+    // result.
     if (block_size[a] == 1 || block_size[a] != input[a]) r.result.push_back(r.kept[a]);
+  // No axis to reduce: torch then reduces all of them.
   if (std::ranges::all_of(block_size, [](std::int64_t length) { return length == 1; })) {
     r.block = input;
     r.result.clear();

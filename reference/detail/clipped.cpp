@@ -12,7 +12,7 @@ namespace fq::detail {
 
 void check_floats(const Tensor& x, const char* function) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
-           "the input is {}: give f32, f16 or bf16", x.describe());
+           "the input is {}: use f32, f16 or bf16", x.describe());
 }
 
 IntFormat integer_codes(int num_bits, bool is_unsigned, bool narrow_range, const char* function) {
@@ -20,6 +20,7 @@ IntFormat integer_codes(int num_bits, bool is_unsigned, bool narrow_range, const
   return {num_bits, is_unsigned, narrow_range};
 }
 
+// `other` is aligned with x at the last axis: axes that it lacks, or where it has size 1, share its elements.
 Shape broadcast_block(const Shape& x, const Shape& other, const char* function) {
   check_broadcast(x, other, function);
   Shape block = x;
@@ -27,11 +28,13 @@ Shape broadcast_block(const Shape& x, const Shape& other, const char* function) 
     --a;
     if (other[k] != 1) block[a] = 1;
   }
+  // Block lengths of empty axes must not be 0.
   for (auto& length : block) length = std::max<std::int64_t>(length, 1);
   return block;
 }
 
 Tensor comparison_bound(DType dtype, const Tensor& bound) {
+  // PyTorch's promotion: a rank-0 f32 tensor takes the 16-bit type of x before the comparison.
   const bool rounded = bound.rank() == 0 && bit_width(dtype) == 16;
   return rounded ? bound.to(dtype).to(DType::f32) : bound.to(DType::f32);
 }
@@ -45,6 +48,7 @@ Tensor amax_mask(const Tensor& x, const Tensor& amax, const char* function) {
 }
 
 TracedRange TracedRange::integer(const Amax& amax, const IntFormat& format, bool bias) {
+  // Only a trace needs the values.
   if (recorder() == nullptr) return {};
   return {amax.tensor(),
           {{"num_bits", std::int64_t{format.bits}},
@@ -60,6 +64,7 @@ TracedRange TracedRange::floating(const Amax& amax, bool bias) {
 
 Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask, TracedRange range) {
   std::vector<Variable> inputs{x};
+  // Only traces have a range here. It is an input without gradient.
   if (range.amax.defined()) inputs.emplace_back(std::move(range.amax));
   const auto backward = [mask, dtype = x.tensor().dtype()](const Tensor& dy) {
     if (!mask.defined()) return std::vector<Tensor>{dy.to(dtype)};

@@ -5,6 +5,7 @@
 namespace fq::detail {
 namespace {
 
+// Value of a code in the low bits.
 float code_value(DType dtype, unsigned code) {
   const int bits = bit_width(dtype);
   switch (dtype) {
@@ -16,6 +17,7 @@ float code_value(DType dtype, unsigned code) {
       return decode_e8m0(static_cast<std::uint8_t>(code));
     case DType::i2:
     case DType::i4:
+      // Two's complement of 2 or 4 bits.
       return static_cast<float>(static_cast<int>(code) - (code >> (bits - 1) != 0 ? 1 << bits : 0));
     default:
       return static_cast<float>(code);
@@ -24,6 +26,7 @@ float code_value(DType dtype, unsigned code) {
 
 using Table = std::array<float, 256>;
 
+// Tables of all storage-only types, made once; a static local is initialised by one thread.
 const Table& value_table(DType dtype) {
   static const auto tables = [] {
     std::array<Table, static_cast<std::size_t>(DType::f4_e2m1) + 1> out{};
@@ -40,6 +43,7 @@ const Table& value_table(DType dtype) {
 template <int Bits>
 void decode(const std::uint8_t* bytes, std::int64_t begin, std::int64_t count, const float* table,
             float* values) {
+  // Codes are packed low bits first. Whole bytes go through the middle loop.
   constexpr std::int64_t per_byte = 8 / Bits;
   constexpr unsigned low = (1u << Bits) - 1u;
   const auto one = [&](std::int64_t i) {
@@ -57,6 +61,7 @@ void decode(const std::uint8_t* bytes, std::int64_t begin, std::int64_t count, c
 
 }  // namespace
 
+// E8M0 has no mantissa and sign: decode_e8m0.
 Minifloat dtype_minifloat(DType dtype) {
   return Minifloat::of(dtype == DType::f8_e4m3   ? FloatFormat{4, 3}
                        : dtype == DType::f8_e5m2 ? FloatFormat{5, 2}

@@ -12,6 +12,7 @@ bool is_minifloat(DType codes) noexcept {
   return codes == DType::f8_e4m3 || codes == DType::f8_e5m2 || codes == DType::f4_e2m1;
 }
 
+// ONNX integers use their full range: narrow_range is false.
 IntFormat integer_format(DType codes) noexcept {
   const bool is_unsigned =
       codes == DType::u2 || codes == DType::u4 || codes == DType::u8 || codes == DType::u16;
@@ -20,13 +21,15 @@ IntFormat integer_format(DType codes) noexcept {
 
 namespace {
 
-/// Scale and zero point of every block as f32.
+// Scale and zero point of every block as f32, on the host. All are exact in f32: zero points have at most 16
+// bits.
 struct Grid {
   Tensor scales, zero_points;
   bool has_zero_points;
 
   explicit Grid(const LinearGrid& grid)
       : scales(float_values(grid.scale)),
+        // Float zero points can only be 0.
         has_zero_points(grid.zero_point.defined() && !is_minifloat(grid.zero_point.dtype())) {
     zero_points = has_zero_points ? float_values(grid.zero_point) : Tensor::zeros(grid.scale.shape());
   }
@@ -40,6 +43,7 @@ struct Grid {
 
 constexpr std::int64_t kShortRun = 128;  // below it, reading a scale an element costs less than a call a run
 
+// Writes the scale of each of `count` elements: one for all (step 0), or consecutive ones.
 void write_out(const float* from, std::int64_t step, std::int64_t count, float* to) {
   if (step == 0)
     std::fill_n(to, count, *from);
@@ -47,8 +51,8 @@ void write_out(const float* from, std::int64_t step, std::int64_t count, float* 
     std::copy_n(from, count, to);
 }
 
-/// Calls f(begin, count, scale, zero_point, step) for chunks of elements in order; element k has scale[k *
-/// step]. Short runs are joined, their scales written out for each element.
+// Calls f(begin, count, scale, zero_point, step) for chunks of elements in order; element k has scale[k *
+// step]. Short runs (blocks along an inner axis) are joined into chunks with a scale per element.
 template <class F>
 void visit_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F&& f) {
   std::array<float, chunk_elements> scales, zero_points{};
@@ -59,6 +63,7 @@ void visit_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F
   };
   visit_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
     const auto length = end - begin;
+    // Before a long run, and when the buffer is full: chunks keep the order of elements.
     if (length >= kShortRun || joined + length > chunk_elements) flush();
     if (length >= kShortRun) {
       for (auto i = begin; i < end; i += chunk_elements) {
@@ -100,6 +105,7 @@ void write_codes(const Tensor& x, const LinearGrid& blocks, Code* out, F&& f) {
 void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate, Tensor& out) {
   if (is_minifloat(codes)) {
     const Minifloat exact = dtype_minifloat(codes);
+    // Without saturation the grid has one more step, whose code is infinity or NaN. E2M1 has neither.
     const Minifloat format = saturate || codes == DType::f4_e2m1 ? exact : exact.overflowing();
     const auto encode = [format](float quotient) { return format.encode(format.round(quotient)); };
     auto* to = static_cast<std::uint8_t*>(out.mutable_raw());
@@ -122,6 +128,7 @@ namespace host {
 
 Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
   if (x.device().is_meta()) return Tensor::empty(x.shape(), codes, x.device());
+  // Codes below 8 bits are computed one per byte and packed at the end.
   const bool packed = bit_width(codes) < 8, bytes = is_minifloat(codes) || integer_format(codes).is_unsigned;
   Tensor out = Tensor::empty(x.shape(), !packed ? codes : bytes ? DType::u8 : DType::i8);
   fill_codes(x.to(Layout::row_major), grid, codes, saturate, out);
@@ -155,14 +162,14 @@ Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dt
   return through_host(host::linear_dequantize, codes, blocks, dtype);
 }
 
+// A single scale is per tensor for any axis (golden/README, onnx.h5).
 Shape linear_block(const Shape& x, const Shape& scale, int axis, const char* function) {
   if (numel(scale) == 1 && scale.size() < 2) return x;
   FQ_CHECK(scale.size() == 1, function,
-           "the scale is {}: give one number, or a list with one for each index of an axis",
-           to_string(scale));
+           "the scale is {}: use one number, or a list with one for each index of an axis", to_string(scale));
   const auto kept = static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(x.size()), function));
   FQ_CHECK(scale[0] == x[kept], function,
-           "the scale has {} elements, axis {} of the input {} has {}: give one for each", scale[0], kept,
+           "the scale has {} elements, axis {} of the input {} has {}: use one for each", scale[0], kept,
            to_string(x), x[kept]);
   Shape block = x;
   block[kept] = 1;
@@ -175,7 +182,7 @@ Shape rows_block(const Shape& x, const Shape& scale, const char* function) {
   FQ_CHECK(scale[0] > 0 && x[0] % scale[0] == 0, function,
            "the input {} does not divide into {} blocks along axis 0: choose a divisor of {}", to_string(x),
            scale[0], x[0]);
-  FQ_CHECK(scale[1] == x[1], function, "the scale {} has {} columns, the input {} has {}: give one for each",
+  FQ_CHECK(scale[1] == x[1], function, "the scale {} has {} columns, the input {} has {}: use one for each",
            to_string(scale), scale[1], to_string(x), x[1]);
   return {std::max<std::int64_t>(x[0] / scale[0], 1), 1};
 }

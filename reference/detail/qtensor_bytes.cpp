@@ -9,11 +9,12 @@ using fq::detail::rounded;
 using fq::detail::Step;
 using packed::map_blocks;
 
+// Elements along each axis that share a scale, and the shape of the scales.
 struct Blocks {
   Shape block, scales;
 };
 
-/// One scale for each index of the kept axes.
+// Returns one scale for each index of the kept axes. `block` and `scales` start as one scale for all of x.
 Blocks axis_blocks(const Shape& x, const Axes& axis, const char* function) {
   Blocks out{x, Shape(x.size(), 1)};
   for (const int kept : axis.values()) {
@@ -22,11 +23,14 @@ Blocks axis_blocks(const Shape& x, const Axes& axis, const char* function) {
     out.block[a] = 1;
     out.scales[a] = x[a];
   }
+  // The reference's two special cases: with no axis left to reduce it reduces all, and a result of one
+  // element has rank 0.
   if (axis.values().size() == x.size()) out = {x, {}};
   if (numel(out.scales) == 1) out.scales = {};
   return out;
 }
 
+// Blocks along the named axes; along the other axes every element has its own scale.
 Blocks length_blocks(const Shape& x, const BlockLengths& lengths, const char* function) {
   Blocks out{Shape(x.size(), 1), x};
   std::vector<bool> seen(x.size());
@@ -48,7 +52,7 @@ Blocks make_blocks(const Tensor& x, const Axes& axis, const BlockLengths& length
                          : length_blocks(x.shape(), lengths, function);
 }
 
-/// fl(amax / bound), in x's type.
+// Returns fl(amax / bound), rounded to x's type.
 Tensor amax_scales(const Tensor& x, const Blocks& b, float bound) {
   Tensor scale = packed::block_amax(x, b.block, b.scales);
   if (x.device().is_meta()) return scale.to(x.dtype());
@@ -57,7 +61,7 @@ Tensor amax_scales(const Tensor& x, const Blocks& b, float bound) {
   return scale.to(x.dtype());
 }
 
-/// codes[i] = code(fl(x / s))
+// Writes codes[i] = code(fl(x / s)). Two loops, so that each vectorises.
 template <class F>
 void encode(const Tensor& x, const Shape& block, const Tensor& scale, Tensor& codes, F&& code) {
   if (x.device().is_meta()) return;
@@ -77,6 +81,7 @@ void encode(const Tensor& x, const Shape& block, const Tensor& scale, Tensor& co
   });
 }
 
+// NaN, which 0 / 0 of a zero block gives, becomes 0. The byte has the bits of the int8 code.
 std::uint8_t int8_code(float quotient) {
   const float code = scalar::clamp_keeping_(scalar::rint_(quotient), -128.0f, 127.0f);
   return static_cast<std::uint8_t>(static_cast<std::int32_t>(scalar::is_nan_(code) ? 0.0f : code));
@@ -91,6 +96,7 @@ QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& leng
               amax_scales(in, b, 127.0f)};
   out.block = b.block;
   encode(in, b.block, out.scale, out.codes, int8_code);
+  // The codes keep the right padding of blocks, as in the reference (FP8 codes are cropped).
   Shape padded = x.shape();
   for (std::size_t a = 0; a < padded.size(); ++a)
     padded[a] = packed::padded_size(padded[a], std::max<std::int64_t>(b.block[a], 1));

@@ -8,18 +8,20 @@ namespace {
 
 constexpr const char* kNvfp4 = "nvfp4_qtensor";
 
-/// The code of e2m1(|t|), with a sign where t < 0.
+// Returns the code of e2m1(|t|), with the sign bit only for t < 0: -0 and NaN have none.
 std::uint8_t nvfp4_code(float t, const Minifloat& e2m1) {
   const std::uint8_t magnitude = e2m1.encode(scalar::e2m1_magnitude(t));
   return static_cast<std::uint8_t>(magnitude | (t < 0 ? 8 : 0));
 }
 
+// Second-level scale. 2688 = 6 * 448, the largest E2M1 value times the largest E4M3 scale.
 float outer_scale(const Tensor& x, const Amax& scale2) {
   if (scale2.defined()) return scale2.values()[0];
   return static_cast<float>(packed::block_amax(x, x.shape(), {}).item()) / 2688.0f;
 }
 
-/// Bytes of e4m3(clamp(amax / (6 * s2), 2^-9, 448)); `steps` gets the divisors of the elements.
+// Returns the first-level scales e4m3(clamp(amax / (6 * s2), 2^-9, 448)). 2^-9 is the smallest E4M3 number.
+// `steps` gets the divisors of the elements, scale * s2.
 Tensor inner_scales(const Tensor& amax, float scale2, std::vector<float>& steps) {
   Tensor scale = Tensor::empty(amax.shape(), DType::f8_e4m3);
   const auto* a = amax.data<float>();
@@ -40,8 +42,9 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   packed::check_input(x, true, kNvfp4);
   packed::check_block_size(block_size, true, kNvfp4);
   FQ_CHECK(x.rank() > 0, kNvfp4, "the input has no axes: blocks lie along the last one");
-  FQ_CHECK(!scale2.defined() || scale2.values().size() == 1, kNvfp4, "scale2 has {} elements: give one",
+  FQ_CHECK(!scale2.defined() || scale2.values().size() == 1, kNvfp4, "scale2 has {} elements: use one",
            scale2.values().size());
+  // The codes keep the right padding of the last axis, as in the reference.
   Shape padded = x.shape();
   padded.back() = packed::padded_size(padded.back(), block_size);
   QTensor out{PackedFormat::nvfp4, x.shape(), x.dtype(), Tensor::zeros(padded, DType::f4_e2m1, x.device()),
@@ -59,6 +62,7 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   const Minifloat e2m1 = Minifloat::of({2, 1});
   packed::visit_chunks(in, out.block, [&, e2m1](const float* v, auto begin, auto count, auto j, auto) {
     const float step = steps[static_cast<std::size_t>(j)];
+    // A local copy that the output cannot alias, so that the loop vectorises.
     const Minifloat grid = e2m1;
     std::uint8_t* __restrict to = bytes + begin;
     for (std::int64_t k = 0; k < count; ++k) to[k] = nvfp4_code(v[k] / step, grid);

@@ -7,7 +7,8 @@ namespace {
 
 constexpr const char* kInt4 = "int4_qtensor";
 
-/// [.., padded / 2 / rows]
+// Returns the shape of the packed codes, [.., padded / 2 / rows]. The reference views the padded codes with
+// x's leading axes, which must divide them.
 Shape packed_shape(const Tensor& x, std::int64_t padded) {
   const std::int64_t rows = x.numel() / x.shape().back();
   FQ_CHECK(
@@ -39,11 +40,15 @@ QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
     packed::visit_rounding(x.dtype(), [&]<class T>(T) {
       using V = fq::detail::Step<T>;
       for (std::int64_t j = 0; j < out.scale.numel(); ++j)
+        // 7 * (1 / amax), two roundings: PyTorch's division of a number by a tensor. A zero block has an
+        // infinite scale.
         s[j] = static_cast<float>(scalar::number_quotient(7.0f, V{s[j]}));
       packed::visit_chunks(in, {block_size}, [&](const float* v, auto begin, auto count, auto j, auto step) {
         for (std::int64_t k = 0; k < count; ++k) {
           const V scale{s[j + k * step]};
           const auto code = static_cast<float>(scalar::modelopt_code(V{v[k]}, scale, V{-8.0f}, V{7.0f}));
+          // Stored as code + 8. 0 * Inf of a zero block is NaN, which is stored as 0: its value (0 - 8) / Inf
+          // is -0.
           const auto offset = static_cast<std::int32_t>(scalar::is_nan_(code) ? 0.0f : code + 8.0f);
           bytes[begin + k] = static_cast<std::uint8_t>(offset);
         }
@@ -71,6 +76,7 @@ Tensor dequantize_int4(const QTensor& q, DType dtype) {
   const Tensor codes = unpacked_high_first(q.codes, y.numel());
   visit_rounding(q.dtype, [&]<class T>(T) {
     map_blocks(codes, q.block, y, [s](const float* in, float* out, auto count, auto j, auto step) {
+      // The scale is a divisor here: codes are x * scale.
       for (std::int64_t k = 0; k < count; ++k)
         out[k] = fq::detail::rounded<T>((in[k] - 8.0f) / s[j + k * step]);
     });

@@ -11,9 +11,11 @@ namespace {
 
 constexpr const char* kMxfp4 = "mxfp4_qtensor";
 constexpr const char* kMxfp8 = "mxfp8_qtensor";
+// E8M0 has one special code: all ones is NaN.
 constexpr std::uint8_t kNaN = 0xff;
 
-/// How many values of E2M1 lie below |t|, ties counting as below; a sign unless t > 0.
+// Index of the E2M1 value nearest to |t|, ties towards 0, with a sign unless t > 0: the reference codes zero
+// as 8, -0.
 std::uint8_t mxfp4_code(float t) {
   const float magnitude = std::fabs(t);
   int index = 0;
@@ -21,18 +23,22 @@ std::uint8_t mxfp4_code(float t) {
   return static_cast<std::uint8_t>(index + (t > 0 ? 0 : 8));
 }
 
+// e = ceil(max(log2(amax / 6), -127)). log2 is rounded to f32, so an amax just above a power of two may not
+// round up (golden/README).
 std::uint8_t mxfp4_scale(float amax) {
   if (!std::isfinite(amax)) return kNaN;
   return encode_e8m0(static_cast<int>(std::max(std::ceil(log2_rounded(amax / 6.0f)), -127.0f)));
 }
 
+// As above for E4M3. A zero or NaN block has exponent -127.
 std::uint8_t mxfp8_scale(float amax) {
   const float ratio = amax / 448.0f;
   if (!(ratio > 0)) return encode_e8m0(-127);
   return encode_e8m0(static_cast<int>(scalar::clamp_(std::ceil(log2_rounded(ratio)), -127.0f, 127.0f)));
 }
 
-/// f8_e8m0 scales of blocks; in `factors` the inverse powers, NaN for NaN.
+// Returns the E8M0 scales of blocks. `factors` gets their reciprocals, which are powers of two too, so that a
+// multiplication has the bits of the division.
 template <class F>
 Tensor power_scales(const Tensor& x, const Shape& block, const Shape& shape, std::vector<float>& factors,
                     F&& code) {
@@ -89,6 +95,7 @@ QTensor mxfp8_qtensor(const Tensor& x) {
   auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
   const Minifloat e4m3 = Minifloat::of({4, 3});
   packed::visit_chunks(in, block, [=](const float* v, auto begin, auto count, auto j, auto step) {
+    // A local copy that the output cannot alias, so that the loop vectorises.
     const Minifloat grid = e4m3;
     std::uint8_t* __restrict to = bytes + begin;
     for (std::int64_t k = 0; k < count; ++k) to[k] = grid.encode(grid.round(v[k] * factor[j + k * step]));
@@ -108,6 +115,7 @@ QTensor mxfp8_qtensor(const Tensor& x) { return fq::detail::through_host(host::m
 namespace packed {
 
 Tensor dequantize_mx(const QTensor& q, DType dtype) {
+  // MXFP4 has blocks of the flattened tensor, MXFP8 along the last axis.
   const bool flat = q.format == PackedFormat::mxfp4;
   const auto table = fq::detail::minifloat_table(Minifloat::of(flat ? FloatFormat{2, 1} : FloatFormat{4, 3}));
   const Tensor codes = flat ? unpack_codes(q.codes) : q.codes;

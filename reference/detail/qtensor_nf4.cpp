@@ -23,6 +23,7 @@ const std::array<float, 16>& nf4_values() {
   return values;
 }
 
+// Index of the nearest entry, the first of equals. For NaN every comparison is false: index 0.
 template <class T>
 std::uint8_t nearest(float v, const std::array<float, 16>& table) {
   std::size_t best = 0;
@@ -43,7 +44,8 @@ void encode(const Tensor& x, std::int64_t block, const float* scale, std::uint8_
   });
 }
 
-/// The scales less their mean, in x's type and blocks of `length`, as codes.
+// Quantizes the scales a second time (QLoRA's double quantization): scales less their mean, rounded to x's
+// type T, in blocks of `length`, as int8 codes.
 template <class T>
 void quantize_scales(const float* scale, std::int64_t count, std::int64_t length, QTensor& out) {
   using V = Step<T>;
@@ -73,6 +75,7 @@ QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale
   packed::check_block_size(block_size, false, kNf4);
   packed::check_block_size(scale_block_size, false, kNf4);
   const Tensor in = packed::flattened(x, block_size);
+  // Two indices share a byte.
   FQ_CHECK(in.numel() % 2 == 0, kNf4,
            "{} elements padded to {} do not fill bytes of two codes: use an even block size", x.numel(),
            in.numel());
@@ -85,6 +88,7 @@ QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale
   out.scale_zero = Tensor::empty({}, DType::f32, x.device());
   if (!x.device().is_meta())
     packed::visit_rounding(x.dtype(), [&]<class T>(T) {
+      // encode uses the exact scales; dequantization later uses the quantized ones, as in the reference.
       const auto* scale = out.scale.data<float>();
       encode<T>(in, block_size, scale, out.codes.mutable_data<std::uint8_t>());
       quantize_scales<T>(scale, scales, scale_block_size, out);
@@ -105,7 +109,8 @@ namespace packed {
 
 namespace {
 
-/// scale_codes / d, rounded to x's type T, then to the type D of the output; + z, rounded where T is D.
+// Returns scale_codes / d, rounded to x's type T and then to the type D of the output, plus the mean. The sum
+// is rounded if T is D: torch promotes different types to f32.
 template <class T, class D>
 std::vector<float> dequantized_scales(const QTensor& q) {
   const Tensor outer = q.double_scale.to(DType::f32);
@@ -128,6 +133,7 @@ Tensor dequantize_nf4(const QTensor& q, DType dtype) {
     return visit_rounding(dtype, [&]<class D>(D) { return dequantized_scales<T, D>(q); });
   });
   Tensor y = Tensor::empty({numel(q.shape)}, dtype);
+  // Reads only y.numel() indices, which crops the padding.
   const Tensor indices = unpacked_high_first(q.codes, y.numel());
   const auto& table = nf4_values();
   map_blocks(indices, q.block, y, [&](const float* in, float* out, auto count, auto j, auto step) {

@@ -17,6 +17,7 @@ QTensor moved(QTensor q, Device device) {
 namespace {
 namespace host {
 
+// Each format rounds in its own order, so dequantization is not one formula.
 Tensor dequantize(const QTensor& q, DType dtype) {
   switch (q.format) {
     case PackedFormat::int8:
@@ -48,7 +49,7 @@ namespace packed {
 
 void check_input(const Tensor& x, bool needs_elements, const char* function) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
-           "the input is {}: give f32, f16 or bf16", x.describe());
+           "the input is {}: use f32, f16 or bf16", x.describe());
   FQ_CHECK(x.numel() > 0 || !needs_elements, function, "the input {} has no elements: it has no scale",
            to_string(x.shape()));
 }
@@ -73,6 +74,7 @@ Tensor resized(const Tensor& x, const Shape& shape) {
   if (shape == x.shape()) return x;
   Tensor out = Tensor::zeros(shape, x.dtype(), x.device());
   if (x.device().is_meta() || x.numel() == 0 || out.numel() == 0) return out;
+  // Copies the common part row by row along the last axis. Rows go odometer-like through the other axes.
   const std::size_t last = shape.size() - 1;
   const std::int64_t width = bit_width(x.dtype()) / 8, row = std::min(x.shape()[last], shape[last]) * width;
   const auto* from = static_cast<const std::byte*>(x.raw());
@@ -102,6 +104,7 @@ Tensor block_amax(const Tensor& x, const Shape& block, const Shape& shape) {
   auto* amax = out.mutable_data<float>();
   visit_chunks(x, block, [amax](const float* v, auto, auto count, auto j, auto step) {
     if (step == 0) {
+      // largest_magnitude keeps NaN, which std::max would drop.
       const float pair[] = {amax[j], fq::detail::largest_magnitude(v, count)};
       amax[j] = fq::detail::largest_magnitude(pair, 2);
     } else {
@@ -114,6 +117,7 @@ Tensor block_amax(const Tensor& x, const Shape& block, const Shape& shape) {
   return out;
 }
 
+// ModelOpt packs the earlier code into the high nibble, unlike DType::u4.
 Tensor packed_high_first(const Tensor& codes, const Shape& shape) {
   Tensor out = Tensor::empty(shape, DType::u8, codes.device());
   if (codes.device().is_meta()) return out;
@@ -128,6 +132,7 @@ Tensor unpacked_high_first(const Tensor& bytes, std::int64_t count) {
   Tensor out = Tensor::empty({count}, DType::u8);
   const auto* in = bytes.data<std::uint8_t>();
   auto* to = out.mutable_data<std::uint8_t>();
+  // Reads `count` codes only, which crops the padding.
   for (std::int64_t i = 0; i < count; ++i) to[i] = (in[i / 2] >> (i % 2 == 0 ? 4 : 0)) & 0xfu;
   return out;
 }

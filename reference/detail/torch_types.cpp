@@ -5,6 +5,7 @@
 namespace fq::detail {
 
 std::optional<DType> dtype_of_torch(std::string_view name) {
+  // "float8" is the name of E4M3 in Tripy (golden/README, onnx.h5).
   static const std::map<std::string_view, DType> names{{"float32", DType::f32},
                                                        {"float64", DType::f64},
                                                        {"float16", DType::f16},

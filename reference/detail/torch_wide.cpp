@@ -9,7 +9,8 @@ namespace {
 using detail::AffineRow;
 using detail::Wide;
 
-/// A float zero point is added in double, and the sum rounded to float.
+// Position of an f64 element. Float zero points are added in double, and the sum is rounded to float before
+// rint.
 Wide wide_position(double x, const AffineRow& row, ZeroPointSum sum) {
   if (sum == ZeroPointSum::outside)
     return scalar::affine_position(Wide{x}, Wide{row.reciprocal}, Wide{row.entry});
@@ -17,7 +18,7 @@ Wide wide_position(double x, const AffineRow& row, ZeroPointSum sum) {
   return {static_cast<double>(scalar::rint_(static_cast<float>(position)))};
 }
 
-/// y[i] = f(i, row of i).
+// Returns y[i] = f(i, row of i), in f64 and the layout of `like`.
 template <class F>
 Tensor filled(const Tensor& like, const Grid& grid, F f) {
   Tensor y = Tensor::empty(like.shape(), DType::f64, like.device());
@@ -35,6 +36,8 @@ Tensor filled(const Tensor& like, const Grid& grid, F f) {
 Tensor fake_quantize_wide(const Tensor& x, const Grid& grid) {
   const Tensor rows = x.to(Layout::row_major);
   const Wide lower{grid.range.lowest()}, upper{grid.range.highest()};
+  // A finite limit marks the per-channel form: the int64 cast overflows to quant_min, and values are in
+  // double. The per-tensor form computes values in float.
   const bool wraps = std::isfinite(grid.limit);
   const auto* v = x.device().is_meta() ? nullptr : rows.data<double>();
   return filled(x, grid, [&](auto i, const AffineRow& row) {

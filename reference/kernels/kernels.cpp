@@ -4,6 +4,8 @@ namespace fq {
 namespace cpu {
 namespace {
 
+// The list expands to one designated initializer per kernel. A kernel without an implementation here does
+// not link.
 constinit const detail::ReferenceKernels reference_table{
 #define FQ_KERNEL(result, name, parameters) .name = name,
 #include "fakequant/reference/kernels/kernel_list.def"

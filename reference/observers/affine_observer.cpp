@@ -12,9 +12,10 @@ namespace {
 
 constexpr const char* kAffineRule = "observer";
 
-/// Half, rounded down.
+// Half, rounded down as Python's // does, also for negative numbers.
 int halved(int v) { return v >= 0 ? v / 2 : (v - 1) / 2; }
 
+// reduce_range uses one bit less, for x86 engines whose int16 sums of u8 * s8 pairs saturate (DEPLOY §1).
 int lowest_code(const ObserverOptions& o) {
   const int lower = o.quant_min.value_or(o.dtype == DType::i8 ? -128 : 0);
   return o.reduce_range ? halved(lower) : lower;
@@ -34,10 +35,11 @@ void check(const ObserverOptions& o) {
   FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kAffineRule,
            "a symmetric scheme of u8 has no reduced range: use i8, or an affine scheme");
   FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kAffineRule,
-           "only one of quant_min and quant_max is given: give both");
+           "only one of quant_min and quant_max is given: use both");
   if (!o.quant_min) return;
   FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kAffineRule,
-           "quant_min {} to quant_max {} must hold 0 and more", *o.quant_min, *o.quant_max);
+           "quant_min {} to quant_max {}: use a range with 0 and at least one other code", *o.quant_min,
+           *o.quant_max);
   FQ_CHECK(*o.quant_max - *o.quant_min < 256, kAffineRule,
            "quant_min {} to quant_max {} are more than 256 codes", *o.quant_min, *o.quant_max);
 }
@@ -60,6 +62,7 @@ QScheme qscheme(std::string_view name) {
 }
 
 AffineRule::AffineRule(ObserverOptions options)
+    // Checked before the bounds are computed from the options.
     : options_((check(options), options)),
       quant_min_(lowest_code(options)),
       quant_max_(highest_code(options)) {}
@@ -74,10 +77,12 @@ QParams AffineRule::choose(const Tensor& min_val, const Tensor& max_val) const {
   const auto first = static_cast<float>(quant_min_), last = static_cast<float>(quant_max_),
              steps = last - first;
   const auto eps = static_cast<float>(options_.eps);
+  // torch.ao's zero point of symmetric quint8: 128, or (qmin + qmax) // 2 for a custom range.
   const int middle = options_.quant_min ? halved(quant_min_ + quant_max_) : 128;
   std::vector<float> scales, zeros;
   for (std::size_t i = 0; i < lower.size(); ++i) {
     if (std::isnan(lower[i])) throw NumericError("[observer] a NaN was observed: leave such batches out");
+    // The range includes 0, so that zero padding and ReLU outputs have an exact code.
     const float lo = scalar::clamp_max(lower[i], 0.0f), hi = scalar::clamp_min(upper[i], 0.0f);
     const float scale =
         is_symmetric() ? scalar::symmetric_scale(lo, hi, steps / 2) : scalar::asymmetric_scale(lo, hi, steps);
@@ -95,7 +100,7 @@ namespace {
 
 constexpr const char* kAffineObserver = "affine_quantized_minmax_observer";
 
-/// The values that f keeps of two tensors of one shape.
+// Returns f(running, next) by element, in the type of `running`.
 template <class F>
 Tensor merged(const Tensor& running, const std::vector<float>& next, F f) {
   auto values = running.to(DType::f32).to_vector<float>();
@@ -112,6 +117,7 @@ AffineQuantizedMinMaxObserver::AffineQuantizedMinMaxObserver(MappingType mapping
       target_dtype_(target_dtype),
       granularity_(std::move(granularity)),
       options_(std::move(options)) {
+  // Rejects a range that does not fit the type on construction instead of after calibration.
   (void)Codes::of(target_dtype_, options_.range, kAffineObserver);
 }
 
@@ -127,11 +133,12 @@ void AffineQuantizedMinMaxObserver::observe(const Tensor& x) {
     max_ = Tensor::from(ranges.upper, shape).to(x.dtype());
     return;
   }
+  // Ranges keep the type of x, because choose_qparams rounds its operations to that type.
   FQ_CHECK(min_.shape() == shape && min_.dtype() == x.dtype(), kAffineObserver,
            "ranges are {} {}, before they were {} {}: observe one tensor only", name(x.dtype()),
            to_string(shape), name(min_.dtype()), to_string(min_.shape()));
-  min_ = merged(min_, ranges.lower, scalar::clamp_max<float>);
-  max_ = merged(max_, ranges.upper, scalar::clamp_min<float>);
+  min_ = merged(min_, ranges.lower, fq::detail::smaller);
+  max_ = merged(max_, ranges.upper, fq::detail::larger);
 }
 
 QParams AffineQuantizedMinMaxObserver::calculate_qparams() const {

@@ -11,16 +11,18 @@
 namespace fq::torch_ref {
 namespace {
 
-/// Counts in equal bins between two values.
+// Histogram: counts in bins of equal width between `lower` and `upper`.
 struct Bins {
   const std::vector<float>& counts;
   float lower, upper;
 };
 
+// Constants of torch.ao's HistogramObserver: 2^8 destination bins, and the step of the parameter search.
 constexpr int codes = 256;
 constexpr double kStep = 1e-5;
 
-/// torch's division that rounds down: by the remainder, so that the quotient is exact.
+// torch.floor_divide for floats: the remainder is subtracted first, so that the quotient of multiples is
+// exact.
 float divided_down(float a, float b) {
   const float remainder = std::fmod(a, b);
   float quotient = (a - remainder) / b;
@@ -29,8 +31,10 @@ float divided_down(float a, float b) {
   return quotient - down > 0.5f ? down + 1 : down;
 }
 
+// The integral of x^2 from begin to end.
 float cubes(float begin, float end) { return (end * end * end - begin * begin * begin) / 3; }
 
+// torch.cumsum sums in double and rounds each element to f32.
 std::vector<float> running_sums(const std::vector<float>& counts) {
   std::vector<float> out;
   double sum = 0;
@@ -38,7 +42,8 @@ std::vector<float> running_sums(const std::vector<float>& counts) {
   return out;
 }
 
-/// The squared error of 256 codes between the ends of two bins.
+// Returns the squared error of 256 codes that cover the bins `first` to `last` (_compute_quantization_error
+// in torch.ao). The values of a bin count as uniformly distributed.
 double quantization_error(const Bins& bins, int first, int last) {
   const auto count = static_cast<int>(bins.counts.size());
   const double exact_width = (static_cast<double>(bins.upper) - static_cast<double>(bins.lower)) / count;
@@ -55,6 +60,8 @@ double quantization_error(const Bins& bins, int first, int last) {
     const float begin = static_cast<float>(i - first) * width, end = begin + width;
     const float begin_code = distance_code(begin), end_code = distance_code(end);
     const float density = bins.counts[static_cast<std::size_t>(i)] / width;
+    // A bin may cross several codes: the part in the first code, whole codes between, the part in the last
+    // code.
     float norm = density * cubes(begin - (begin_code + 0.5f) * code, half);
     norm += (end_code - begin_code - 1) * (density * within);
     norm += density * cubes(-half, end - (end_code * code + half));
@@ -63,7 +70,8 @@ double quantization_error(const Bins& bins, int first, int last) {
   return error;
 }
 
-/// First and last bin of the range that the search ends with.
+// Returns the first and last bin of the best range (_non_linear_param_search in torch.ao). Each step drops
+// the mass kStep from the side that loses more bins by it, until the error grows. At most 1 / kStep steps.
 std::pair<int, int> best_bins(const Bins& bins) {
   const std::vector<float> sums = running_sums(bins.counts);
   const double total = std::accumulate(bins.counts.begin(), bins.counts.end(), 0.0);
@@ -90,9 +98,10 @@ std::pair<int, int> best_bins(const Bins& bins) {
 }
 
 constexpr const char* kHistogramObserver = "histogram_observer";
+// Parts of a bin that are moved as a whole when the range grows: upsample_rate in torch.ao.
 constexpr int pieces = 16;
 
-/// torch.histc: `lower` and `upper` equal make a range of 2 about them.
+// torch.histc. Equal limits are widened by 1 on each side.
 std::vector<float> counted(const std::vector<float>& values, int bins, float lower, float upper) {
   std::vector<float> counts(static_cast<std::size_t>(bins));
   if (lower == upper) {
@@ -109,7 +118,7 @@ std::vector<float> counted(const std::vector<float>& values, int bins, float low
   return counts;
 }
 
-/// torch.linspace: from each end to the middle.
+// torch.linspace computes points from the nearer end, so that both ends are exact.
 struct Linspace {
   float start, end;
   int points;
@@ -124,6 +133,7 @@ struct Linspace {
 std::vector<float> spread(const std::vector<float>& counts, std::pair<float, float> from,
                           std::pair<float, float> to) {
   const auto bins = static_cast<int>(counts.size());
+  // All values were equal: their whole count goes to the bin that contains the value.
   if (from.first == from.second) {
     std::vector<float> out = counted({from.first}, bins, to.first, to.second);
     const float all = std::accumulate(counts.begin(), counts.end(), 0.0f);
@@ -133,6 +143,7 @@ std::vector<float> spread(const std::vector<float>& counts, std::pair<float, flo
   std::vector<float> edges, out(counts.size());
   for (int i = 0; i <= bins; ++i) edges.push_back(Linspace{to.first, to.second, bins + 1}(i));
   const Linspace begins{from.first, from.second, bins * pieces + 1};
+  // Each part belongs to the bin that contains its middle.
   const float half = 0.5f * ((from.second - from.first) / static_cast<float>(bins * pieces));
   for (int i = 0; i < bins * pieces; ++i) {
     const auto above = std::ranges::upper_bound(edges, begins(i) + half) - edges.begin();
@@ -142,6 +153,7 @@ std::vector<float> spread(const std::vector<float>& counts, std::pair<float, flo
   return out;
 }
 
+// Leaves infinities out, which would make the range infinite. NaN is an error.
 std::vector<float> finite_values(const Tensor& x) {
   auto values = x.to(DType::f32).to_vector<float>();
   if (std::ranges::any_of(values, [](float v) { return std::isnan(v); }))
@@ -158,7 +170,7 @@ HistogramObserver::HistogramObserver(ObserverOptions options, int bins)
 }
 
 void HistogramObserver::observe(const Tensor& x) {
-  FQ_CHECK(is_floating(x.dtype()), kHistogramObserver, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kHistogramObserver, "the input is {}: use a float type", name(x.dtype()));
   const std::vector<float> values = finite_values(x);
   if (values.empty()) return;
   const auto [least, most] = std::ranges::minmax(values);
@@ -169,6 +181,7 @@ void HistogramObserver::observe(const Tensor& x) {
     return;
   }
   const float lower = std::min(min_, least), upper = std::max(max_, most);
+  // The histogram is redistributed only if the range grew: redistribution loses precision.
   const std::vector<float> update = counted(values, bins_, lower, upper);
   if (lower != min_ || upper != max_) histogram_ = spread(histogram_, {min_, max_}, {lower, upper});
   for (std::size_t i = 0; i < update.size(); ++i) histogram_[i] += update[i];

@@ -105,7 +105,7 @@ calibrate = ["calibrate", "float.h5", "--data", DIGITS, "-o", "out.h5"]
 fails(2, ["int9", "'int8'"], *calibrate, "--preset", "int9")
 fails(2, ["INT8", "did you mean 'int8'"], *calibrate, "--preset", "INT8")
 fails(2, ["svdquant", "not available", "int4_blockwise"], *calibrate, "--preset", "NVFP4_SVDQUANT_DEFAULT_CFG")
-fails(2, ["svdquant", "no substitute"], *calibrate, "--config", text("q0.json", {"preset": "int8", "algorithm": "svdquant"}))
+fails(2, ["svdquant", "is unsupported"], *calibrate, "--config", text("q0.json", {"preset": "int8", "algorithm": "svdquant"}))
 fails(2, ["--algorithm", "gptk", "gptq"], *calibrate, "--algorithm", "gptk")
 fails(2, ["q9.json:5", "'dampin'", "'damping'"], *calibrate, "--config",
       text("q9.json", {"preset": "w4a8", "weight_algorithm": {"method": "gptq", "dampin": 1}}))

@@ -117,7 +117,7 @@ expect_error(["first.weight", "I8 or F8_E4M3"], {**eight, "first.weight": ("I32"
 expect_error(["other.input_scale", "not quantized"], {**eight, "other.input_scale": ("F32", np.ones((), "<f4"))})
 nvfp4 = load("nvfp4_safetensors/model.safetensors")
 assert nvfp4["first.weight_scale"][0] == "F8_E4M3" and nvfp4["first.weight"][1].shape == (64, 32), nvfp4["first.weight"]
-expect_error(["input_global_scale", "take the weights alone"], {**nvfp4, "first.input_global_scale": ("F32", np.ones((), "<f4"))})
+expect_error(["input_global_scale", "NVFP4 weights only"], {**nvfp4, "first.input_global_scale": ("F32", np.ones((), "<f4"))})
 expect_error(["first.weight_scale", "a scale is 0"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.zeros((64, 4), "u1"))})
 expect_error(["first.weight_scale", "it is F8_E4M3"], {name: value for name, value in nvfp4.items() if name != "first.weight_scale_2"})
 expect_error(["first.weight_scale", "one per group"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.full((64, 3), 64, "u1"))})

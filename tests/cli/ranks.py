@@ -99,7 +99,7 @@ def test_calibration_and_evaluation():
 
 
 def test_algorithms_on_weights():
-    """Ranks share out what GPTQ and the others look at, and the layers; more ranks than batches too. They report the same."""
+    """GPTQ and other algorithms divide batches and layers among ranks, also with more ranks than batches. All ranks report the same."""
     on(1, *FLOAT, "-o", "network.h5")
     for algorithm, counts in (("gptq", (1, 2, 3)), ("adaround", (1, 3)), ("awq_full", (1, 3)), ("bias_correction", (1, 2))):
         report = check_same_results("calibrate", "network.h5", "--data", DIGITS, "--batch", "300", "--samples", "500", "--preset", "w4a8",
@@ -252,10 +252,10 @@ def test_reports_files_missing_on_a_rank():
 
 
 def test_rejects_invalid_input():
-    expect_error(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
-    expect_error(4, "4 processes share out the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
+    expect_error(3, "set --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
+    expect_error(4, "4 processes for the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
             "--micro-batch", "16", "-o", "no.h5")
-    expect_error(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
+    expect_error(1, "--batch 64 is not a multiple of --micro-batch 24: use 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
     expect_error(2, "can run train and qat with --micro-batch", "inspect", "float_1.h5")
     expect_error(2, "unknown command 'quat'", "quat", "float_1.h5")

@@ -134,7 +134,7 @@ fails(2, ["bad/config.json:", "'factor' is missing"], "import", "bad", "-o", "no
 bad(hidden_size=16)
 fails(2, ["model.embed_tokens.weight is [20, 8], config.json makes it [20, 16]"], "import", "bad", "-o", "none.h5")
 bad(num_hidden_layers=1)
-fails(2, ["without a place", "model.layers.1.mlp.up_proj.weight", "--map"], "import", "bad", "-o", "none.h5")
+fails(2, ["without a parameter", "model.layers.1.mlp.up_proj.weight", "--map"], "import", "bad", "-o", "none.h5")
 bad(num_attention_heads=3)
 fails(2, ["self_attn"], "import", "bad", "-o", "none.h5")
 bad()

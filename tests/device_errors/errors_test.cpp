@@ -64,7 +64,7 @@ TEST(DeviceErrors, ReportsABusyDevice) {
   run_in_fresh_process(cudaErrorDevicesUnavailable, [] {
     EXPECT_EQ(cuda_device_count(), 0);
     EXPECT_THAT(error_message<BackendError>([] { (void)make_on_device(1); }),
-                HasSubstr("another program has the GPU"));
+                HasSubstr("another program uses the GPU"));
   });
 }
 
@@ -76,7 +76,7 @@ TEST(DeviceErrors, ReportsAMissingDevice) {
 TEST(DeviceErrors, RejectsInputsOnTwoDevices) {
   const Variable x(Tensor::full({2, 3}, 1.0)), w(Tensor::full({4, 3}, 1.0, DType::f32, Device::cuda()));
   EXPECT_THAT(error_message<ArgumentError>([&] { (void)ops::linear(x, w, {}); }),
-              HasSubstr("give both on one device"));
+              HasSubstr("use both on one device"));
 }
 
 TEST(DeviceErrors, SynchronizesOnlyForReads) {

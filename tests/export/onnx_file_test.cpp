@@ -170,7 +170,7 @@ TEST_F(OnnxFile, RejectsUndefinedNames) {
   EXPECT_THAT(error_text(two), HasSubstr("tensor 'w': the name is used twice"));
   OnnxModel open = small();
   open.outputs[0].name = "z";
-  EXPECT_THAT(error_text(open), HasSubstr("output 'z': nothing gives it"));
+  EXPECT_THAT(error_text(open), HasSubstr("output 'z': no node or input defines it"));
 }
 
 TEST_F(OnnxFile, RejectsOtherFiles) {

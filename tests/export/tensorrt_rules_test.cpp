@@ -66,7 +66,7 @@ TEST(TensorrtRules, CheckTheOpset) {
   Builder b;
   b.model.graph_name = "net";
   b.model.opset = 26;
-  EXPECT_THAT(b.breaks(), ElementsAre(broken("net", "opset 26: it takes 9 to 25")));
+  EXPECT_THAT(b.breaks(), ElementsAre(broken("net", "opset 26: TensorRT supports 9 to 25")));
   b.model.opset = 8;
   EXPECT_THAT(b.breaks(), ElementsAre(broken("net", "opset 8")));
 }
@@ -82,6 +82,15 @@ TEST(TensorrtRules, CodesWithoutAZeroPointAreUnsigned) {
   b.node("QuantizeLinear", {"input", b.constant("scale", Tensor::scalar(0.1))}, "q");
   b.node("DequantizeLinear", {"q", "scale"}, "dq");
   EXPECT_THAT(b.breaks(), ElementsAre(broken("q", "codes are UINT8"), broken("dq", "codes are UINT8")));
+}
+
+TEST(TensorrtRules, AnAttributeMaySetTheTypeOfCodes) {
+  Builder b;
+  b.model.opset = 21;
+  b.node("QuantizeLinear", {"input", b.constant("scale", Tensor::scalar(0.1))}, "q",
+         {{"output_dtype", std::int64_t{3}}});  // INT8
+  b.node("DequantizeLinear", {"q", "scale"}, "dq");
+  EXPECT_THAT(b.breaks(), IsEmpty());
 }
 
 TEST(TensorrtRules, ZeroPointsAreZeroAndConstant) {
@@ -123,7 +132,7 @@ TEST(TensorrtRules, ScalesAreConstantPositiveAndFinite) {
 TEST(TensorrtRules, ActivationsHaveOneScale) {
   Builder b;
   b.activation("input", "q", scales(3), codes({3}));
-  EXPECT_THAT(b.breaks(), ElementsAre(broken("q", "takes one"), broken("q.dq", "takes one")));
+  EXPECT_THAT(b.breaks(), ElementsAre(broken("q", "supports one"), broken("q.dq", "supports one")));
 }
 
 TEST(TensorrtRules, WeightsHaveScalesAlongOutputChannels) {
@@ -148,8 +157,9 @@ TEST(TensorrtRules, RejectInvalidBlocks) {
   b.weight("sizes", codes({64, 8}, DType::i4), Tensor::full({3, 8}, 0.5), 0, 32);
   b.weight("unblocked", codes({64, 8}, DType::i4), Tensor::full({2, 8}, 0.5), 0);
   b.weight("axis", codes({64, 8, 4}, DType::i4), Tensor::full({2, 8, 4}, 0.5), 0, 32);
-  EXPECT_THAT(b.breaks(), ElementsAre(broken("int8", "INT8 in blocks"), broken("sizes", "takes blocks"),
-                                      broken("unblocked", "takes blocks"), broken("axis", "takes blocks")));
+  EXPECT_THAT(b.breaks(),
+              ElementsAre(broken("int8", "INT8 in blocks"), broken("sizes", "supports blocks"),
+                          broken("unblocked", "supports blocks"), broken("axis", "supports blocks")));
 }
 
 TEST(TensorrtRules, AcceptDequantizedBlockScales) {

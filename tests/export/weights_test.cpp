@@ -148,10 +148,11 @@ TEST(Weights, ReportEveryMismatch) {
                                         {"first.bias", Tensor::zeros({3})},
                                         {"lost.weight", Tensor::zeros({2, 3})},
                                         {"last.bias", Tensor::zeros({2}).to(DType::i64)}});
-  EXPECT_THAT(error, AllOf(HasSubstr("1 missing in it: last.weight (nearest: lost.weight)"),
-                           HasSubstr("1 without a place in the model: lost.weight (nearest: last.weight)"),
-                           HasSubstr("first.weight is [3, 4], the model's is [3, 3]"),
-                           HasSubstr("last.bias is I64"), HasSubstr("--map")));
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("1 missing in it: last.weight (nearest: lost.weight)"),
+                    HasSubstr("1 without a parameter in the model: lost.weight (nearest: last.weight)"),
+                    HasSubstr("first.weight is [3, 4], the model's is [3, 3]"), HasSubstr("last.bias is I64"),
+                    HasSubstr("--map")));
 }
 
 TEST(Weights, ReportTransposedMatrices) {

@@ -302,7 +302,7 @@ TEST(Blocks, RejectMismatchedShapes) {
   EXPECT_THAT(error_text(static_blocks(4, {{2, 16}}), deployed, Tensor::full({8}, 1.0)), HasSubstr("axis 2"));
   EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 16, {{4, 3}}), deployed), HasSubstr("no amax"));
   EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 16, {{4, 3}}), deployed, Tensor::full({8}, 1.0)),
-              HasSubstr("takes one"));
+              HasSubstr("use one for a "));
   EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 16, {{8, 0}}), deployed, Tensor::scalar(1)),
               HasSubstr("from each input"));
   EXPECT_THAT(error_text(dynamic_blocks({4, 3}, 16, {}), reference), HasSubstr("without scale_bits"));

@@ -218,7 +218,7 @@ TEST(ModelFile, ReportsErrorsInTheList) {
   EXPECT_THAT(parse_error(one_node("conv2d", R"({"kernal": 3})")),
               HasSubstr("unknown key 'kernal' of conv2d: did you mean 'kernel'?"));
   EXPECT_THAT(parse_error(one_node("relu", R"({"slope": 3})")),
-              HasSubstr("unknown key 'slope' of relu: it takes none"));
+              HasSubstr("unknown key 'slope' of relu: it has no options"));
   for (const char* name : {"a..b", ".a", "a.", "a/b", "a b"})
     EXPECT_THAT(parse_error(fmt::format(R"([{{"name": "{}", "type": "relu"}}])", name)),
                 HasSubstr(fmt::format("'{}' is not a name", name)));
@@ -262,7 +262,7 @@ TEST(ModelFile, ReportsErrorsInOptions) {
   EXPECT_THAT(build_error(one_node("add", "{}")), HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("relu", "{}")),
               HasSubstr("the model's output is [1, 8, 8] for one sample, the data has 10 classes"));
-  EXPECT_THAT(build_error(one_node("relu", "{}"), {}), HasSubstr("give the shape of one image"));
+  EXPECT_THAT(build_error(one_node("relu", "{}"), {}), HasSubstr("use the shape of one image"));
   EXPECT_THAT(build_error(one_node("relu", "{}"), {0}), HasSubstr("is empty"));
 }
 

@@ -142,7 +142,7 @@ TEST(QuantizerRange, RejectsInvalidScales) {
   EXPECT_EQ(range.amax().item(), 63.5);
   params.pow2 = true;
   EXPECT_THAT([&] { range.set_scale(Tensor::scalar(0.5)); },
-              ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer' takes no scales")));
+              ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer' has no scales of its own")));
 }
 
 /// Squared error of a block whose codes are -1, 0 and 1 times its range.

@@ -92,7 +92,7 @@ TEST(TiedWeights, MustExistAndMatch) {
               HasSubstr("'token' is no earlier layer with a weight: did you mean 'tokens'?"));
   EXPECT_THAT(error_text("\"relu\"", "\"out_features\": 7"), HasSubstr("'relu' is no earlier layer"));
   EXPECT_THAT(error_text("\"tokens\"", "\"out_features\": 8"),
-              HasSubstr("the weight of 'tokens' is [7, 4], a layer of 4 to 8 features takes [8, 4]"));
+              HasSubstr("the weight of 'tokens' is [7, 4], a layer of 4 to 8 features requires [8, 4]"));
 }
 
 }  // namespace

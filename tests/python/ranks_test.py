@@ -85,8 +85,8 @@ def fails(folder, count, script, *expected):
 
 def test_reports_an_error_once(folder):
     fit = "model.fit((x, y), epochs=1, ranks=ranks, "
-    fails(folder, 3, fit + "batch_size=32, micro_batch=16)", "[fit] 3 processes share out the 2 parts of batch_size 32: start at most 2")
-    fails(folder, 2, fit + "batch_size=32)", "give micro_batch, the samples of a part of batch_size 32 that one of them takes, such as 16")
+    fails(folder, 3, fit + "batch_size=32, micro_batch=16)", "[fit] 3 processes for the 2 parts of batch_size 32: start at most 2")
+    fails(folder, 2, fit + "batch_size=32)", "set micro_batch to the samples of a part of batch_size 32, for example 16")
     fails(folder, 2, "model.evaluate((x, y), batch_size=32 + ranks.rank, ranks=ranks)", "batch_size is 33 on rank 1, 32 on rank 0")
     fails(folder, 2, "if ranks.rank == 0:\n    model.evaluate((x, y), ranks=ranks)\nelse:\n    model.predict((x, y), ranks=ranks)",
           'call is "predict" on rank 1, "evaluate" on rank 0')
@@ -109,7 +109,7 @@ def test_one_process_does_not_communicate():
     import fakequant as fq
     ranks = fq.ranks()
     assert (ranks.rank, ranks.count, ranks.bytes) == (0, 1, 0) and ranks is fq.ranks() and ranks.host in repr(ranks)
-    with pytest.raises(ValueError, match="batch_size 10 is not a multiple of micro_batch 4: give 8 or 12"):
+    with pytest.raises(ValueError, match="batch_size 10 is not a multiple of micro_batch 4: use 8 or 12"):
         fq.model("mlp", (3,), 2).fit(np.zeros((8, 3), np.float32), batch_size=10, micro_batch=4)
     with pytest.raises(ValueError, match=r"ranks is not the result of fq.ranks\(\)"):
         fq.model("mlp", (3,), 2).evaluate((np.zeros((8, 3), np.float32), np.arange(8) % 2), ranks=2)

@@ -1,4 +1,5 @@
 """How models are written and called: arguments of forwards, attributes of layers, forms of configs and of calibration data."""
+import copy
 import functools
 import os
 import sys
@@ -195,8 +196,7 @@ def test_parametrized_layers_stay_in_torch():
     assert rows["b"]["runs"] == "codes" and rows["a"]["runs"] == "torch" and "parametrize" in rows["a"]["why"]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_rejects_parameter_types_immediately(dtype):
+def test_rejects_parameter_types_immediately(dtype=torch.float64):
     """By the module's path, in models that torch.fx reads and in others, of one layer and of all."""
     for opaque in (False, True):
         net = Net(lambda m, x: m.body(x), opaque, body=plain()).to(dtype)
@@ -209,6 +209,52 @@ def test_rejects_parameter_types_immediately(dtype):
     net = Net(lambda m, x: m.body(x) @ m.w.to(torch.float32), body=plain(), w=nn.Parameter(torch.randn(4, 4, dtype=dtype)))
     assert fqt.quantize(net, "int8", X).lowered_modules()  # torch computes with it
     make_model(net.float())
+
+
+def test_rejects_parameters_without_values():
+    with pytest.raises(fq.ArgumentError, match="'0.weight' is on the meta device"):
+        fqt.quantize(plain().to("meta"), "int8", X.to("meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("preset", ["int8", "w4a4", "nvfp4"])
+def test_computes_with_the_float32_values_of_other_parameters(preset, dtype):
+    """A float32 model with the same values has the same codes. Outputs, gradients and statistics have the type of the parameters."""
+    def network():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(512, 5)).to(dtype)
+    x = torch.randn(16, 3, 8, 8).to(dtype)
+    model = fqt.calibrate(fqt.quantize(network(), preset, x), [x])
+    float32 = fqt.calibrate(fqt.quantize(network().float(), preset, x.float()), [x.float()])
+    y = model.eval()(x)
+    assert y.dtype == dtype and torch.equal(y, float32.eval()(x.float()).to(dtype))
+    model.train()(x).sum().backward()
+    float32.train()(x.float()).sum().backward()
+    for (name, own), (_, other) in zip(model.named_parameters(), float32.named_parameters(), strict=True):
+        assert own.dtype == (torch.float32 if name.endswith("amax") else dtype)
+        assert torch.equal(own.grad, other.grad.to(own.dtype)), name
+    assert torch.equal(model[1].running_mean, float32[1].running_mean.to(dtype))
+
+
+def test_converts_a_quantized_model_to_another_type():
+    model = make_model(plain()).eval()
+    ranges = [row["amax"] for row in fqt.quantizers(model)]
+    with torch.no_grad():
+        model.bfloat16().get_parameter("0.weight").mul_(2)  # the next call reads the new values
+        assert model(X).dtype == torch.bfloat16 and [row["amax"] for row in fqt.quantizers(model)] == ranges
+        assert torch.equal(model.float()(X).bfloat16(), model.bfloat16()(X))
+
+
+def test_autocast_decides_the_type_of_outputs():
+    model = make_model(plain())
+    for module in (model, model.bfloat16()):
+        with torch.autocast("cpu", torch.float16):
+            y = module(X)
+        assert y.dtype == torch.float16
+        module.zero_grad()
+        y.float().sum().backward()
+        assert all(p.grad is not None and p.grad.dtype == p.dtype for p in module.parameters())
+        assert torch.equal(y, copy.deepcopy(module).float()(X).half())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
@@ -235,7 +281,7 @@ def test_names_float_layers_with_a_reason():
         model = fqt.quantize(text_net(), "int8", ids)
     assert [str(w.message) for w in report] == [
         "[quantize] 98 % of the multiply-adds with parameters stay in floats: 'lstm' (98 %: LSTM has no layer here). "
-        "fakequant.torch.layers(model) lists all layers"]
+        "fakequant.torch.summary(model) lists all layers"]
     rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(model)}
     assert rows == {"words": ("torch", "Embedding is not quantized"), "lstm": ("torch", "LSTM has no layer here"), "head": ("codes", "")}
     net = nn.Sequential(nn.Linear(32, 48), nn.LayerNorm(48), nn.Linear(48, 64), nn.ReLU(), nn.Linear(64, 32))
@@ -310,7 +356,6 @@ def quantized():
     (lambda: fqt.quantize(plain(), nn.Linear(1, 1), X), "config is a Linear"),
     (lambda: fqt.quantize(plain(), "{", X), "config is not valid JSON"),
     (lambda: fqt.quantize(Spoken(), "int8", {"x": X}), r"dict of x, Spoken.forward: .* for one argument that is a dict give \{'batch': batch\}"),
-    (lambda: fqt.calibrate(quantized(), lambda model: model(X)), "data is a function: .*calibrating"),
     (lambda: fqt.calibrate(quantized(), X), r"data is one batch, a Tensor: .* \[batch\]"),
     (lambda: fqt.calibrate(quantized(), X.numpy()), r"data is one batch, a ndarray"),
     (lambda: fqt.calibrate(quantized(), {"x": X}), "data is one batch, a dict"),

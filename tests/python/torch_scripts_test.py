@@ -213,7 +213,7 @@ def test_supports_autocast_scaler_and_clipping():
         for parameter, value in zip(model.parameters(), before, strict=True):
             parameter.copy_(value)
     for own, wanted in zip(plain_gradients, gradients(model), strict=True):
-        torch.testing.assert_close(own, wanted, rtol=1e-2, atol=1e-5)
+        torch.testing.assert_close(own, wanted, rtol=1e-2, atol=1e-4)  # logits in float16 are 5e-4 of their size apart
 
 
 @pytest.mark.parametrize("save", [lambda model: model, lambda model: nn.DataParallel(model).module, copy.deepcopy])
@@ -293,8 +293,9 @@ def test_supports_inference_mode_compile_functional_call_and_halves():
             parameter.copy_(halved[name])
     assert torch.equal(torch.func.functional_call(model, halved, (X,)), other(X)) and torch.equal(model(X), y)
     assert torch.equal(model(X.double()), y) and model(X[:0]).shape == (0, 4) and torch.equal(model(X.view(8, 8, 16)).view(64, 4), y)
-    with pytest.raises(fq.ArgumentError, match="float16"):
-        copy.deepcopy(model).half()(X)
+    assert copy.deepcopy(model).half()(X).dtype == torch.float16
+    with pytest.raises(fq.ArgumentError, match="float64"):
+        copy.deepcopy(model).double()(X)
 
 
 def test_zero_weights_learn():

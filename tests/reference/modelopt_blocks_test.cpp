@@ -101,7 +101,7 @@ TEST(StaticFp4, RejectsInvalidArguments) {
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0, 3.0, 4.0}); }, "equal length");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, Amax()); }, "amax is missing");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, Tensor::zeros({0})); }, "equal length");
-  expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0}, {1.0, 2.0}); }, "give one");
+  expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0}, {1.0, 2.0}); }, "use one");
   expect_error([&] { return compute_fp4_scales({1.0}, {}, true, 0); }, "must be positive");
   expect_error([&] { return compute_fp4_scales(Amax()); }, "amax is missing");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x.to(DType::f64), {1.0}); }, "f32, f16 or bf16");
@@ -219,8 +219,10 @@ TEST(DynamicBlocks, RejectsInvalidArguments) {
       },
       "2-D input");
   expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE4m3, 16, {}, triton); }, "is missing");
-  expect_error([&] { return dynamic_block_quantize(x, kE4m3, kE4m3, 16, 1.0, triton); }, "it takes (2, 1)");
-  expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE8m0, 16, 1.0, triton); }, "it takes (2, 1)");
+  expect_error([&] { return dynamic_block_quantize(x, kE4m3, kE4m3, 16, 1.0, triton); },
+               "use (2, 1), (4, 3)");
+  expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE8m0, 16, 1.0, triton); },
+               "use (2, 1), (4, 3)");
   expect_error([&] { return dynamic_block_quantize(x, kE2m1, kE4m3, 32, 1.0, triton); }, "blocks of 32");
   expect_error([&] { return dynamic_block_quantize(x.to(DType::f64), kE2m1, kE8m0, 16); }, "f32, f16");
   expect_error([&] { return dynamic_block_quantize(Tensor::scalar(1), kE2m1, kE8m0, 16); }, "no axes");

@@ -42,17 +42,17 @@ TEST(ModeloptConfig, ReadsModelOptFields) {
 
 TEST(ModeloptConfig, RejectsWhatModelOptRejects) {
   EXPECT_THAT(error_text(R"({"enable": true})"), HasSubstr("only enable is given"));
-  EXPECT_THAT(error_text(R"({"num_bits": 8, "learn_amax": true})"), HasSubstr("learn_amax is refused"));
+  EXPECT_THAT(error_text(R"({"num_bits": 8, "learn_amax": true})"), HasSubstr("learn_amax is unsupported"));
   EXPECT_THAT(error_text(R"({"num_bits": 0})"), HasSubstr("use 2 to 16"));
   EXPECT_THAT(error_text(R"({"num_bits": [5, 2]})"), HasSubstr("without dynamic blocks"));
   EXPECT_THAT(error_text(R"({"num_bits": 8, "axis": 0, "block_sizes": {"-1": 2}})"), HasSubstr("both given"));
   EXPECT_THAT(error_text(R"({"num_bits": "fp8"})"), HasSubstr("'fp8' is unknown"));
   EXPECT_THAT(error_text(R"({"type": "sometimes"})"), HasSubstr("use \"static\" or \"dynamic\""));
-  EXPECT_THAT(error_text(R"({"rotate": true})"), HasSubstr("'rotate' is true: it is not available"));
+  EXPECT_THAT(error_text(R"({"rotate": true})"), HasSubstr("'rotate' is true: it is unsupported"));
   EXPECT_THAT(error_text(R"({"enable": 1, "num_bits": 8})"), HasSubstr("use true or false"));
   EXPECT_THAT(error_text(R"({"block_sizes": {"-1": 16, "four_over_six": true}})"),
               HasSubstr("four_over_six"));
-  EXPECT_THAT(error_text("[]"), HasSubstr("give an object"));
+  EXPECT_THAT(error_text("[]"), HasSubstr("use an object"));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(TorchaoTypes, HaveNamesAndBounds) {
   EXPECT_EQ(IntegerType::named("int1").upper(), 0);
   EXPECT_EQ(IntegerType::named("uint7").name(), "uint7");
   for (const char* name : {"int64", "uint16", "int9", "int0", "float", "uint", "int8x"})
-    expect_error([name] { return IntegerType::named(name); }, "none to quantize to");
+    expect_error([name] { return IntegerType::named(name); }, "is unsupported: use int1");
   expect_error([] { return mapping_type("symmetric"); }, "ASYMMETRIC");
   expect_error([] { return zero_point_domain("int"); }, "INT, FLOAT or NONE");
 }
@@ -135,7 +135,7 @@ TEST(TorchaoAffine, RejectsInvalidArguments) {
   expect_error([&] { return quantize({1}, kInt8); }, "another rank");
   expect_error([&] { return quantize({1, 2}, kInt8); }, "for 6 blocks");
   expect_error([&] { return quantize({1, 3}, kInt8, {-129, {}}); }, "quant_min -129");
-  expect_error([&] { return quantize({1, 3}, kUint4, {{}, 16}); }, "stay within 0 to 15");
+  expect_error([&] { return quantize({1, 3}, kUint4, {{}, 16}); }, "use 0 to 15");
   expect_error([&] { return quantize({1, 3}, {4, false}); }, "codes of int4 cannot be stored");
   expect_error([&] { return quantize_affine(x, {1, 3}, scale, {}, kInt8); }, "the zero point is missing");
   expect_error(
@@ -169,7 +169,7 @@ TEST(TorchaoAffine, RejectsInvalidArguments) {
       },
       "exceed the range of f16");
   const Tensor codes = Tensor::zeros({2, 6}, DType::i32);
-  expect_error([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "give i8");
+  expect_error([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "use i8");
   expect_error(
       [&] {
         return dequantize_affine(codes.to(DType::i8), {1, 3}, scale, zero, kInt8, {}, kInteger, DType::i8);
@@ -273,7 +273,7 @@ TEST(TorchaoQParams, RejectInvalidArguments) {
       [&] {
         return choose_qparams_affine_with_min_max(Tensor::zeros({2}), Tensor::zeros({3}), asymmetric, kInt8);
       },
-      "give the same shape and dtype");
+      "use the same shape and dtype");
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(self.results()["results"]), 1)
         done = self.bench("fake.equal.small/torch")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("give --peers", done.stderr)
+        self.assertIn("use --peers", done.stderr)
 
     def test_fails_without_rows(self):
         empty = os.path.join(self.room.name, "empty.py")
@@ -103,7 +103,7 @@ class Bench(unittest.TestCase):
         self.assertEqual([lines[1][1], lines[1][3]], ["32.00", "52.00"])
         done = subprocess.run([*plan, "--ranks", "9"], text=True, capture_output=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("9 ranks share out 8 micro-batches: use 1 to 8", done.stderr)
+        self.assertIn("9 ranks for 8 micro-batches: use 1 to 8", done.stderr)
 
     def test_reports_a_missing_program(self):
         done = self.bench("--own", "/no/such/program")

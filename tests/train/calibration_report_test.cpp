@@ -269,7 +269,7 @@ TEST(CalibrationReport, RejectsInvalidStatesAndOptions) {
     return "nothing thrown";
   };
   const std::string prefix = "quantizers/conv1.input_quantizer";
-  EXPECT_THAT(message(StateDict()), HasSubstr("s.h5 holds nothing that was collected"));
+  EXPECT_THAT(message(StateDict()), HasSubstr("s.h5 has no collected statistics"));
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, nlohmann::json>>{{"/settings", 3},
                                                            {"/calibrator_options", {{"axis", "x"}}},

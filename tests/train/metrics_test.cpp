@@ -164,7 +164,7 @@ TEST(Metrics, NameInvalidOptions) {
   EXPECT_THAT(message([] {
                 metric_value("f1", outputs(), numbers().reshape({kRows, 2, 2}));
               }),
-              HasSubstr("do not go together"));
+              HasSubstr("labels with the shape of the outputs"));
   EXPECT_TRUE(higher_is_better("top3") && higher_is_better("r2"));
   EXPECT_FALSE(higher_is_better("mae") || higher_is_better("rmse"));
 }

@@ -60,6 +60,7 @@ void check_adds(const TensorQuantizer& q, const Calibrator& calibrator) {
 }
 
 int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) {
+  // The slowest calibrator decides: a histogram of two passes needs the range before it can count.
   int passes = 0;
   for (auto* q : quantizers) {
     if (!keep_collected) q->observer().calibrator().reset();
@@ -73,6 +74,8 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
                       int pass, const CalibrateOptions& options, std::int64_t& masked) {
   detail::ObserverScope watching(model);
   for (auto* q : quantizers) {
+    // Calibrators with fewer passes, and quantizers that no forward pass reached, do not observe in this
+    // pass.
     const int passes = q->observer().calibrator().empty() ? 1 : q->observer().calibrator().passes();
     if (pass > 0 && passes <= pass) continue;
     if (pass > 0) q->observer().calibrator().next_pass();
@@ -97,6 +100,7 @@ void run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuant
                   const CalibrateOptions& options, CalibrationReport& report) {
   auto& ranks = *options.ranks;
   detail::check_share(data.options(), ranks, ranks.size(), "calibrate");
+  // Empty if all methods merge shares without a change of the result.
   const auto method = detail::method_of_one_process(quantizers);
   if (method.empty()) {
     if (ranks.rank() > 0)  // so that the state from before counts once
@@ -108,6 +112,7 @@ void run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuant
         fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
                     "one_pass and two_pass share them",
                     method));
+  // Each rank collects everything by itself, so that no merge is needed.
   DataLoader whole = detail::same_data_loader(data, all_batches(data.options()));
   run_passes(model, whole, quantizers, options, *one_rank(), report);
 }
@@ -126,6 +131,7 @@ std::pair<Targets, Targets> activations_and_weights(Module& model, bool keep_kno
   return out;
 }
 
+// Up to least_amax a range has only code 0, as a range of 0.
 bool is_zero(const Tensor& weight) {
   return weight.numel() > 0 && detail::range(weight.to(DType::f32)).largest <= detail::least_amax;
 }
@@ -135,7 +141,8 @@ using Chosen = std::vector<std::pair<TensorQuantizer*, CalibratedRange>>;
 /// Sets the range of an activation after zeros, which calibration saw without a branch, or with only the
 /// branch's bias and rounding. The range grows in training. The quantizer does not become unsigned: later
 /// values may be negative.
-void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
+void set_range_after_zeros(TensorQuantizer& q, CalibratedRange range) {
+  // Only the deployed arithmetic has growing ranges.
   if (q.params().arithmetic != Arithmetic::deployed) return q.set_calibrated_range(range);
   range.is_unsigned = q.descriptor().is_unsigned();
   q.set_calibrated_range(range);
@@ -149,21 +156,23 @@ void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
 void set_ranges(Module& model, const Chosen& chosen) {
   const std::map<TensorQuantizer*, CalibratedRange> ranges(chosen.begin(), chosen.end());
   const auto weights = detail::quantizer_weights(model);
-  bool behind = false;
+  bool after_zeros = false;
   std::optional<std::string> layer;  // layer of weights that are zero, during its own quantizers
+  // The module tree gives the order of execution: no trace with an input is at hand here.
   for (const auto& entry : named_quantizers(model)) {
     TensorQuantizer& q = *entry.quantizer;
     const std::string owner = entry.name.substr(0, entry.name.rfind('.') + 1);
-    behind = behind || (layer && owner != *layer);
+    // The inputs of a layer of zeros have normal ranges. Only quantizers after the layer see its zeros.
+    after_zeros = after_zeros || (layer && owner != *layer);
     const auto weight = weights.find(&q);
     const bool is_weight = weight != weights.end();
     const auto range = ranges.find(&q);
-    if (range != ranges.end() && behind && !is_weight)
-      set_behind_zeros(q, range->second);
+    if (range != ranges.end() && after_zeros && !is_weight)
+      set_range_after_zeros(q, range->second);
     else if (range != ranges.end())
       q.set_calibrated_range(range->second);
     if (is_weight && is_zero(weight->second.tensor())) layer = owner;
-    behind = behind || (!is_weight && q.range().is_zero());
+    after_zeros = after_zeros || (!is_weight && q.range().is_zero());
   }
 }
 
@@ -192,6 +201,7 @@ Tensor changed(const Tensor& amax, const std::function<float(float)>& change, co
   return Tensor::from(values, amax.shape()).to(amax.dtype());
 }
 
+// frexp returns a mantissa of 0.5 for powers of two. They are unchanged.
 float raised_to_pow2(float value) {
   int exponent = 0;
   if (value == 0 || std::frexp(value, &exponent) == 0.5f) return value;
@@ -216,14 +226,16 @@ BatchMask mask_of_input(Module& model, const Shape& input_shape, const std::stri
     if (names.back() != name) continue;
     const Shape shape = node.attribute<Shape>("shape");
     FQ_CHECK(shape.size() == 1, "calibrate",
-             "mask '{}' is an input of {} for each sample: give one of a number for each position", name,
+             "mask '{}' is an input of {} for each sample: use an input with one number per position", name,
              to_string(shape));
     return [begin = node.attribute<std::int64_t>("begin"), count = shape[0]](const Batch& batch) {
       return columns(batch.x, begin, count);
     };
   }
-  FQ_CHECK(!names.empty(), "calibrate",
-           "mask '{}' is no input of the network, which has one input: the mask is a second input", name);
+  FQ_CHECK(
+      !names.empty(), "calibrate",
+      "mask '{}' is no input of the network, which has one input: use a network with the mask as an input",
+      name);
   throw ArgumentError(fmt::format("[calibrate] mask '{}' is no input of the network: its inputs are {}", name,
                                   fmt::join(names, ", ")));
 }
@@ -234,6 +246,8 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
   const Targets targets = activations_and_weights(model, options.keep_known).first;
   if (targets.empty()) return {};
   const auto quantizers = target_quantizers(targets);
+  // set_methods replaces the methods of the descriptors. After an error, both descriptors and statistics are
+  // restored.
   CalibrationUndo undo(quantizers);
   detail::set_methods(targets, options);
   CalibrationReport report;
@@ -242,7 +256,7 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
     run_on_ranks(model, data, quantizers, options, report);
   else
     run_passes(model, data, quantizers, options, *one_rank(), report);
-  FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
+  FQ_CHECK(report.samples > 0, "calibrate", "there is no data: use at least one image");
   for (auto* q : quantizers)
     FQ_CHECK(!q->observer().calibrator().empty(), "calibrate",
              "'{}' has seen no data: no forward pass reaches it", q->name());
@@ -257,6 +271,7 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   CalibrationUndo undo(target_quantizers(activations)), undo_weights(target_quantizers(weights));
   detail::set_methods(activations, options);
   detail::set_methods(weights, options);
+  // Weights do not depend on data: each is collected as a whole, without a forward pass.
   collect_weights(weights);
   Chosen chosen;
   for (const auto* targets : {&weights, &activations})
@@ -267,6 +282,7 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
       chosen.emplace_back(entry.quantizer, std::move(range));
     }
   set_ranges(model, chosen);
+  // A weight changes in training, so that its statistics are of no further use.
   for (const auto& target : weights) target.entry.quantizer->observer().calibrator().reset();
   undo.keep();
   undo_weights.keep();
@@ -280,16 +296,18 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   check_model(model);
   detail::check_options(model, options);
   const Targets activations = activations_and_weights(model, options.keep_known).first;
+  // Covers both parts: an error in the choice of ranges also restores the statistics.
   CalibrationUndo undo(target_quantizers(activations));
   CalibrationReport report = collect_ranges(model, data, options);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
-           "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");
+           "mask: no tensor of the model has its positions: use [N, T] for samples of T positions");
   report.quantizers = choose_ranges(model, options).quantizers;
   undo.keep();
   return report;
 }
 
 int postprocess_amax(Module& model, std::string_view pattern, const std::function<float(float)>& change) {
+  // All new ranges are checked before the first is set: an error changes nothing.
   std::vector<std::pair<TensorQuantizer*, Tensor>> ranges;
   visit_quantizers(model, pattern, kWhere, [&](const NamedQuantizer& entry) {
     if (const Tensor amax = entry.quantizer->amax(); amax.defined())
@@ -302,6 +320,7 @@ int postprocess_amax(Module& model, std::string_view pattern, const std::functio
 int postprocess_amax(Module& model, const AmaxAdjustment& a) {
   check(a);
   return postprocess_amax(model, a.pattern, [&](float amax) {
+    // Rounded to f32 once, after all steps.
     double value = amax * a.multiply;
     if (a.minimum) value = std::max(value, *a.minimum);
     if (a.maximum) value = std::min(value, *a.maximum);

@@ -30,6 +30,7 @@ std::string granularity_text(const QuantDescriptor& d) {
   return text + fmt::format("blocks of {}", d.block_sizes().lengths);
 }
 
+// The part of a report that needs no data.
 QuantizerReport described(const NamedQuantizer& entry, bool is_weight, const std::string& method) {
   const auto& d = entry.quantizer->descriptor();
   QuantizerReport out{.name = entry.name, .aliases = entry.aliases, .is_weight = is_weight};
@@ -53,6 +54,7 @@ std::string short_message(const ArgumentError& error) {
   return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
 }
 
+// One method that cannot be used must not prevent the report: its message becomes the reason.
 template <class Measure>
 void try_range(RangeReport& range, const Measure& measure) {
   try {
@@ -65,7 +67,7 @@ void try_range(RangeReport& range, const Measure& measure) {
 void report_activation(TensorQuantizer& q, const AmaxOptions& given, const std::string& method,
                        QuantizerReport& out) {
   if (out.is_chosen) set_amax(out.in_force, q.amax());
-  if (!q.observer().minimum()) return set_reason(out, "nothing was collected");
+  if (!q.observer().minimum()) return set_reason(out, "no statistics were collected");
   const CollectedHistogram collected(q.observer().calibrator());
   out.histogram = collected.histogram();
   out.count = collected.count();
@@ -74,10 +76,12 @@ void report_activation(TensorQuantizer& q, const AmaxOptions& given, const std::
   AmaxOptions options = given;
   options.num_bits = q.descriptor().num_bits();
   options.limits_clipping = q.params().arithmetic == Arithmetic::deployed;
+  // Before calibration chooses the sign, the report shows the sign that it would choose.
   options.is_unsigned = out.is_chosen ? q.descriptor().is_unsigned() : q.observer().range(given).is_unsigned;
   auto fields = q.descriptor().options();
   fields.is_unsigned = options.is_unsigned;
   out.format = to_string(QuantDescriptor(fields).format());
+  // One histogram serves all methods: the cost of a range is measured on its bins.
   const RangeCost cost(q, fields, collected);
   for (auto& range : out.methods)
     try_range(range, [&] { cost.measure(collected.amax(range.method, options), range); });
@@ -100,12 +104,14 @@ void report_weight(TensorQuantizer& q, const Tensor& weight, const AmaxOptions& 
   out.count = values.numel();
   out.minimum = range.minimum;
   out.largest = range.largest;
+  // Weights are collected again with each method, because the data is complete: results are exact.
   const auto measure = [&](const std::string& name, RangeReport& result) {
     const auto chosen = with_method(q, name);
     collect_whole(*chosen, values);
     chosen->set_calibrated_range(chosen->observer().range(options));
     measure_weight(*chosen, values, result);
   };
+  // Weights without a range of their own compute it from their values, with any method.
   const bool own = q.descriptor().needs_amax();
   for (auto& result : out.methods) {
     if (!own)
@@ -150,6 +156,7 @@ std::vector<NamedQuantizer> enabled_quantizers(Module& model) {
   return out;
 }
 
+// The methods before a collection, which replaces them by one_pass.
 Methods quantizer_methods(const std::vector<NamedQuantizer>& entries) {
   Methods out;
   for (const auto& entry : entries) out[entry.quantizer] = entry.quantizer->descriptor().calib_method();
@@ -189,7 +196,9 @@ std::vector<std::string> quantizer_names(const StateDict& quantizers) {
 std::unique_ptr<TensorQuantizer> saved_quantizer(const StateDict& state, const std::string& name) {
   json fields = state.attribute(name + "/settings"), options = state.attribute(name + "/calibrator_options");
   FQ_CHECK(fields.is_object() && options.is_object(), kReport, "settings are no objects");
+  // The state has a checksum of it, which is no field of a descriptor.
   fields.erase("pre_quant_scale");
+  // Fields of the calibrator, not of a descriptor; the axis comes from the settings.
   for (const char* of_calibrator : {"axis", "stop_multiplier", "multiplier_step"})
     options.erase(of_calibrator);
   fields.update(options);
@@ -201,9 +210,11 @@ std::unique_ptr<TensorQuantizer> saved_quantizer(const StateDict& state, const s
 
 void measure(TensorQuantizer& q, const Tensor& x, QuantizationError& sum) {
   const Tensor values = x.to(DType::f32);
+  // Both tensors need one layout: error_sums reads them as arrays.
   const auto sums = detail::error_sums(values, q.quantized_values(values).to(DType::f32).to(values.layout()));
   sum.mse += sums.error;
   sum.signal += sums.signal;
+  // Sums over batches; the means follow at the end.
   sum.elements += x.numel();
 }
 
@@ -235,7 +246,9 @@ std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data,
   std::vector<TensorQuantizer*> activations;
   for (const auto& target : detail::calibration_targets(model, false))
     if (!target.is_weight()) activations.push_back(target.entry.quantizer);
+  // Not kept: a report does not change the calibration of the model.
   const detail::CalibrationUndo undo(activations);
+  // One pass collects a histogram. The ranges of the other methods are computed from this histogram.
   (void)collect_ranges(model, data, {.method = "one_pass", .samples = samples, .ranks = std::move(ranks)});
   return reports(model, entries, methods, options);
 }
@@ -256,12 +269,12 @@ std::vector<QuantizerReport> calibration_report(const StateDict& state, const st
     }
   }
   if (out.empty())
-    throw FileError(path, "quantizers",
-                    fmt::format("[{}] {} holds nothing that was collected", kReport, path));
+    throw FileError(path, "quantizers", fmt::format("[{}] {} has no collected statistics", kReport, path));
   return out;
 }
 
 double QuantizationError::sqnr_db() const {
+  // A tensor of zeros has no signal to compare with.
   if (signal == 0) return 0;
   return mse == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(signal / mse);
 }
@@ -290,7 +303,7 @@ std::vector<QuantizationError> compute_quantization_mse(Module& model, DataLoade
       watching.observe(q, [&q, &sum = out[i]](const Tensor& x) { measure(q, x, sum); });
   }
   FQ_CHECK(watching.run(data, samples) > 0, "compute_quantization_mse",
-           "there is no data: give at least one image");
+           "there is no data: use at least one image");
   for (auto& error : out) {
     const double count = static_cast<double>(std::max<std::int64_t>(error.elements, 1));
     error.mse /= count;

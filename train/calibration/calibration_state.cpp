@@ -20,6 +20,7 @@ using Json = nlohmann::json;
   throw FileError(path, name, fmt::format("[load_calibration] {}: {} {}", path, name, what));
 }
 
+// Row-major bytes, so that the layout of a device or of channels_last does not matter.
 std::uint32_t checksum(const Tensor& values, std::uint32_t before = 0) {
   const Tensor rows = values.to(Device::cpu()).to(Layout::row_major);
   return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()), before);
@@ -29,6 +30,8 @@ bool is_count(const Json& object, const char* key) {
   return object.contains(key) && detail::whole_if<std::int64_t>(object[key], 0);
 }
 
+// Returns the CRC-32C of each parameter and buffer, without learned ranges: these differ before and after
+// calibration.
 Json checksums(const Module& model) {
   Json out = Json::object();
   for (const auto& [name, value] : model.named_parameters())
@@ -72,8 +75,9 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
     const std::string prefix = "quantizers/" + entry.name;
     known.insert(entry.name);
     if (!state.has_sub(prefix)) {
+      // A quantizer with a range needs no statistics.
       if (entry.quantizer->amax().defined()) continue;
-      refuse(path, prefix, "is not in it: it is of another model, or of other settings");
+      refuse(path, prefix, "is missing: the state belongs to another model or other settings");
     }
     const Json here = settings(*entry.quantizer);
     const Json there =
@@ -81,11 +85,12 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
     if (here != there)
       refuse(path, prefix, fmt::format("was collected with {}, here it is {}", there.dump(), here.dump()));
   }
+  // A state with more quantizers belongs to another model, too.
   const StateDict saved = state.sub("quantizers");
   for (const auto& [key, value] : saved.attributes().items())
     if (const std::string name = key.substr(0, key.find('/')); !known.contains(name))
       refuse(path, "quantizers/" + name,
-             "is not in this model: the state is of another model, or of other settings");
+             "is not in this model: the state belongs to another model or other settings");
 }
 
 std::int64_t read_samples(const StateDict& state, const std::string& path) {
@@ -104,6 +109,7 @@ std::int64_t take_state(Module& model, const StateDict& state, const std::string
   check_calibrated(model, state, path);
   std::vector<TensorQuantizer*> quantizers;
   for (const auto& target : activations(model)) quantizers.push_back(target.entry.quantizer);
+  // Restores all quantizers if one of them fails, and in any case with keep = false (`check_merges`).
   detail::CalibrationUndo undo(quantizers);
   for (const auto& [entry, weight] : activations(model)) {
     const std::string prefix = "quantizers/" + entry.name;
@@ -128,6 +134,7 @@ CalibrationShare calibration_share(DataLoader& data) {
   data.start_epoch(0);
   while (const auto batch = data.next()) {
     out.images += batch->size();
+    // The checksum continues over the batches, so that the batch size does not matter.
     out.checksum = checksum(batch->x, out.checksum);
   }
   return out;
@@ -156,6 +163,7 @@ StateDict calibration_state(Module& model, std::int64_t samples,
   out.set_attribute("parameters", checksums(model));
   for (const auto& [entry, weight] : activations(model)) {
     const std::string prefix = "quantizers/" + entry.name;
+    // `save` writes nothing for a quantizer without statistics; it gets no settings then, either.
     const std::size_t before = out.attributes().size();
     entry.quantizer->observer().save(out, prefix);
     if (out.attributes().size() > before) out.set_attribute(prefix + "/settings", settings(*entry.quantizer));

@@ -27,12 +27,14 @@ constexpr int kFewBits = 2;
 
 using Kind = QuantizerFinding::Kind;
 
+// Returns whether the quantizer has a range that can be wrong: set before, and not computed from each input.
 bool is_static(const TensorQuantizer& q) {
   const auto& d = q.descriptor();
   return q.enabled() && q.quantizing() && d.fake_quant() && d.needs_amax() && !d.has_dynamic_blocks() &&
          q.params().arithmetic == Arithmetic::deployed && q.amax().defined();
 }
 
+// The largest range of all channels: a value beyond it is clipped in every channel.
 double largest_range(const TensorQuantizer& q) {
   const auto ranges = q.range().used().to_vector<float>();
   return *std::ranges::max_element(ranges);
@@ -58,6 +60,7 @@ struct Seen {
   }
   [[nodiscard]] double largest() const { return std::max(std::abs(double(least)), std::abs(double(most))); }
   [[nodiscard]] std::optional<Kind> kind() const {
+    // One value is always constant.
     if (count <= 1) return std::nullopt;
     if (least == most) return Kind::constant;
     if (double(clipped) > kClipped * double(count)) return Kind::clipped;
@@ -72,6 +75,7 @@ class Watch : public Recorder {
 
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                  Attributes) override {
+    // Quantizers are found by the name in the grid, because the operator does not know its module.
     const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
     if (codes == nullptr || output.numel() == 0 || !quantizers_.contains(codes->grid.name)) return;
     auto values = host(inputs.at(0).tensor()).to_vector<float>();
@@ -120,6 +124,7 @@ std::pair<std::int64_t, std::int64_t> dead_channels(const Tensor& w, const std::
   for (std::size_t i = std::size_t(axis) + 1; i < w.shape().size(); ++i) inner *= w.shape()[i];
   std::vector<float> most(std::size_t(channels), 0), code(std::size_t(channels), 0);
   for (std::size_t i = 0; i < values.size(); ++i) {
+    // w: [.., channels, inner], row-major
     const std::size_t c = (i / std::size_t(inner)) % std::size_t(channels);
     most[c] = std::max(most[c], std::abs(values[i]));
     code[c] = std::max(code[c], std::abs(codes[i]));
@@ -143,6 +148,7 @@ void look_at_weight(const QuantModule& layer, TensorQuantizer& q, std::vector<Qu
   const auto kind = fault(q, seen);
   QuantizerFinding out = finding(q, seen, kind);
   out.of_weight = true;
+  // A finding of the whole weight includes its channels.
   if (kind == Kind::collapsed || kind == Kind::clipped) {
     found.push_back(out);
   } else if (layer.weight_axis() >= 0) {
@@ -179,6 +185,7 @@ std::vector<QuantizerFinding> quantizer_findings(Module& model, const Tensor& x)
   for (const auto& [path, module] : model.named_modules()) {
     auto* layer = dynamic_cast<QuantModule*>(module);
     TensorQuantizer* q = layer == nullptr ? nullptr : layer->weight_quantizer();
+    // Sequences of quantizers have no single range, and shared quantizers are examined once.
     if (q == nullptr || quantizer_parts(*q).size() != 1 || !is_static(*q) || !known.insert(q).second)
       continue;
     look_at_weight(*layer, *q, found);
@@ -193,6 +200,7 @@ std::vector<QuantizerFinding> quantizer_findings(Module& model, const Tensor& x)
     if (!weights.contains(entry.quantizer) && entry.quantizer->params().enabled &&
         entry.quantizer->range().is_zero())
       found.push_back({.quantizer = entry.quantizer->name(), .kind = Kind::zeros});
+  // One forward pass with quantization on, in evaluation mode.
   Watch watch(activations);
   run(model, x, watch);
   for (const auto& entry : named_quantizers(model))

@@ -14,6 +14,7 @@ void check_rows(std::span<const std::int64_t> rows, std::int64_t size) {
     FQ_CHECK(0 <= row && row < size, "dataset", "sample {} is out of range: there are {}", row, size);
 }
 
+// A fingerprint reads data of up to kReadWhole bytes completely, and kSampled samples of larger data.
 constexpr std::int64_t kReadWhole = std::int64_t{64} << 20, kSampled = 64;
 
 std::uint32_t checksum(const Tensor& tensor, std::uint32_t previous) {
@@ -39,6 +40,7 @@ std::vector<std::int64_t> fingerprint_rows(const Dataset& data) {
     const auto at = static_cast<std::int64_t>(i);
     rows[i] = all ? at : (data.size() - 1) / (kSampled - 1) * at;
   }
+  // The rounded step may end before the last sample.
   if (!all) rows.back() = data.size() - 1;
   return rows;
 }
@@ -58,6 +60,7 @@ const SampleNotes& Dataset::sample_notes() const noexcept {
 std::uint32_t Dataset::fingerprint() const {
   std::uint32_t crc = checksum(labels(), size_checksum(*this));
   const auto rows = fingerprint_rows(*this);
+  // Parts of kSampled samples bound the memory. CRC-32C continues over the parts.
   for (std::size_t begin = 0; begin < rows.size(); begin += kSampled) {
     const Batch part =
         read(std::span(rows).subspan(begin, std::min<std::size_t>(kSampled, rows.size() - begin)));
@@ -74,16 +77,17 @@ std::vector<float> Dataset::white() const { return std::vector<float>(background
 
 TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::move(y)) {
   FQ_CHECK(x_.defined() && x_.rank() >= 1 && x_.dim(0) > 0, "tensor_dataset",
-           "x is {}: give [N, ..] with N > 0", x_.describe());
+           "x is {}: use [N, ..] with N > 0", x_.describe());
   FQ_CHECK(x_.dtype() == DType::f32 || x_.dtype() == DType::i64, "tensor_dataset",
            "x is {}: use f32, or i64 for token ids", x_.describe());
   x_ = x_.to(Layout::row_major);
   sample_shape_.assign(x_.shape().begin() + 1, x_.shape().end());
   if (!y_.defined()) return;
   FQ_CHECK((y_.dtype() == DType::i64 || y_.dtype() == DType::f32) && y_.rank() >= 1 && y_.dim(0) == size(),
-           "tensor_dataset", "y is {}: give i64 [{}], or f32 or i64 [{}, ..] for a loss of your own",
+           "tensor_dataset", "y is {}: use i64 [{}], or f32 or i64 [{}, ..] for a loss of your own",
            y_.describe(), size(), size());
   y_ = y_.to(Layout::row_major);
+  // Only i64 [N] are class labels; other labels are for a user's loss and are not checked.
   if (y_.dtype() != DType::i64 || y_.rank() != 1) return;
   const auto [low, high] = std::minmax_element(y_.data<std::int64_t>(), y_.data<std::int64_t>() + size());
   FQ_CHECK(*low >= 0, "tensor_dataset", "y holds the label {}: labels start at 0", *low);
@@ -100,6 +104,7 @@ std::uint32_t TensorDataset::fingerprint() const { return checksum(y_, checksum(
 Subset::Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> rows)
     : data_(std::move(data)), rows_(std::move(rows)) {
   FQ_CHECK(!rows_.empty(), "subset", "it has no samples: choose at least one");
+  // less_equal makes the order strict: a repeated row fails, too.
   FQ_CHECK(std::ranges::is_sorted(rows_, std::less_equal<>()), "subset",
            "the rows are not ascending: sort them");
   check_rows(rows_, data_->size());
@@ -123,6 +128,7 @@ std::vector<std::int64_t> Subset::block_starts() const {
   std::vector<std::int64_t> starts;
   for (const auto start : data_->block_starts()) {
     const std::int64_t first = std::ranges::lower_bound(rows_, start) - rows_.begin();
+    // A block without a row of the subset begins where the next one does.
     if (first < size() && (starts.empty() || starts.back() < first)) starts.push_back(first);
   }
   return starts;

@@ -29,6 +29,7 @@ bool decode(const T* from, std::int64_t inner, const Normalisation& how, float* 
   for (std::size_t channel = 0; channel < how.mean.size(); ++channel)
     for (std::int64_t i = 0; i < inner; ++i, ++from, ++to) {
       *to = how.apply(as_float(*from), channel);
+      // Without a branch, so that the loop is vectorized; NaN compares false.
       finite &= std::abs(*to) <= std::numeric_limits<float>::max();
     }
   return finite;
@@ -58,6 +59,7 @@ struct Hdf5Dataset::Body {
     parts.check_sample(sample_shape);
     if (!ids) how = parts.normalisation(sample_shape[0]);
     notes = parts.notes();
+    // Names of columns belong to another shape if their number differs.
     if (std::ssize(notes.columns) != numel(sample_shape)) notes.columns.clear();
     auto of_file = parts.classes();
     class_names = std::move(of_file.names);
@@ -74,6 +76,7 @@ struct Hdf5Dataset::Body {
     const std::int64_t count = numel(sample_shape);
     detail::visit_dtype(x->rows().dtype(), "dataset", [&]<class T>(T) {
       const auto* values = reinterpret_cast<const T*>(from);
+      // Token ids are copied as i64, without scale, mean and deviation.
       if constexpr (std::is_integral_v<T>)
         if (ids)
           return static_cast<void>(std::copy_n(values, count, out.mutable_data<std::int64_t>() + at * count));
@@ -107,6 +110,8 @@ std::vector<float> Hdf5Dataset::background() const {
 
 std::vector<float> Hdf5Dataset::white() const {
   if (token_ids()) return Dataset::white();
+  // With scale = 1 / n, the brightest pixel is n, for example 255 or 65535. Bytes with any other scale end at
+  // 255.
   const float steps = 1 / body_->how.scale;
   const bool fraction = steps > 1.5f && std::abs(steps - std::nearbyint(steps)) < 1e-3f * steps;
   const float stored = body_->x->rows().dtype() == DType::u8 && !fraction ? 255 : steps;
@@ -127,6 +132,7 @@ Batch Hdf5Dataset::read(std::span<const std::int64_t> rows) const {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
     const std::int64_t in_piece = body_->x->piece_rows();
+    // Shared ownership: the bytes stay alive if another thread evicts them from the cache.
     const auto piece = body_->x->get(row / in_piece);
     body_->read_row(row, piece->data() + row % in_piece * body_->x->rows().row_bytes(), batch.x, i);
   }
@@ -140,6 +146,8 @@ std::vector<std::int64_t> Hdf5Dataset::block_starts() const {
 }
 
 std::int64_t Hdf5Dataset::blocks_at_once() const noexcept {
+  // A window of shuffled blocks takes half of the cache, so that a batch across two windows finds the blocks
+  // of both.
   const std::int64_t cached_blocks = body_->x->capacity();
   return cached_blocks >= body_->x->count() ? cached_blocks : std::max<std::int64_t>(cached_blocks / 2, 1);
 }

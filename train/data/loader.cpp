@@ -13,6 +13,7 @@
 namespace fq {
 namespace {
 
+// A few samples are enough to find a data set with wrong black and white; all samples would cost an epoch.
 constexpr std::int64_t kCheckedSamples = 16;
 constexpr float kSlack = 0.01f;  // share of white minus black, for rounding errors of the pixels
 
@@ -30,6 +31,7 @@ void check_pixels(const Dataset& data, const AugmentOptions& options) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t c = i / inner % black.size();
     const auto [low, high] = std::minmax(black[c], white[c]);
+    // Normalised values have rounding errors.
     const float slack = kSlack * (high - low);
     FQ_CHECK(low - slack <= values[i] && values[i] <= high + slack, "augment",
              "{} changes pixels from black, {}, to white, {}, and sample {} has {}: define black and "
@@ -65,6 +67,7 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
            "the data has {} images, a batch {}: use a batch size of at most {}", data.size(),
            options.batch_size, data.size());
   FQ_CHECK(options.parts >= 1, "data_loader", "there are {} parts: use at least 1", options.parts);
+  // A turn gives each part at least one batch.
   FQ_CHECK(options.turn >= options.parts && options.part >= 0 && options.part < options.parts, "data_loader",
            "part {} of {} in turns of {} batches: use a part from 0 to {}, and no more parts than a turn has "
            "batches",
@@ -72,6 +75,7 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
   check_augment(data, options);
   FQ_CHECK((options.class_weights.empty() && !options.balanced) || options.shuffle, "data_loader",
            "weights of classes need shuffle: the order of the data set has every sample once");
+  // Throws for weights that do not fit the classes, before the first batch.
   (void)detail::class_draws(data, options);
 }
 
@@ -86,7 +90,7 @@ struct DataLoader::Body {
 
   Body(std::shared_ptr<const Dataset> dataset, const LoaderOptions& chosen)
       : data(std::move(dataset)), options(chosen) {
-    FQ_CHECK(data != nullptr, "data_loader", "there is no data set: give one");
+    FQ_CHECK(data != nullptr, "data_loader", "the data set is null");
     check_options(*data, options);
   }
 
@@ -98,6 +102,7 @@ struct DataLoader::Body {
 
   std::optional<Batch> next() {
     if (options.prefetch == 0) {
+      // Created on first use: a loader that only counts batches reads nothing.
       if (!source) source.emplace(data, options);
       return source->make(place);
     }
@@ -106,6 +111,7 @@ struct DataLoader::Body {
       return ahead->next(place);
     } catch (...) {
       ahead.reset();
+      // The thread has ended with its exception. The next call starts a new one at the same place.
       throw;
     }
   }
@@ -128,6 +134,7 @@ std::int64_t DataLoader::batches_per_epoch() const noexcept {
 
 void DataLoader::start_epoch(std::int64_t epoch) {
   FQ_CHECK(epoch >= 0, "data_loader", "the epoch is {}: they count from 0", epoch);
+  // A seek discards prefetched batches, so that it is skipped where the loader is there already.
   if (this->epoch() != epoch || position() != 0) body_->seek({epoch, 0});
 }
 
@@ -142,6 +149,7 @@ StateDict DataLoader::state_dict() const {
 }
 
 void DataLoader::load_state_dict(const StateDict& state) {
+  // Everything is read and checked before the loader changes.
   const auto count = [&](const char* name) { return detail::whole_number(state, name, "data_loader"); };
   const detail::Place place{count("epoch"), count("position")};
   const std::uint64_t seed = detail::seed_number(state, "data_loader");

@@ -16,6 +16,7 @@ namespace {
 
 using detail::SplitRows;
 
+// One side of a validation split. The rows are computed when they are read (SplitRows), not listed.
 class SplitPart : public Dataset {
  public:
   SplitPart(std::shared_ptr<const Dataset> data, std::shared_ptr<const SplitRows> rows, SplitRows::Part part)
@@ -49,6 +50,7 @@ class SplitPart : public Dataset {
     Shape shape = all.shape();
     shape[0] = size();
     Tensor out = Tensor::empty(shape, all.dtype());
+    // By groups, because a group's bits are computed once and then cached.
     std::int64_t begin = 0;
     for (std::int64_t group = 0; group < rows_->groups(); ++group) {
       const auto rows = rows_->rows(part_, group);
@@ -88,13 +90,16 @@ class SplitPart : public Dataset {
 
 std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data, std::int64_t count,
                                             std::uint64_t seed, std::int64_t skip) {
-  FQ_CHECK(skip < data->size(), "calibrate", "skip is {} and there are {} samples: give less", skip,
-           data->size());
+  FQ_CHECK(skip >= 0 && skip < data->size(), "calibrate",
+           "skip is {}: use 0 or more, and less than the {} samples", skip, data->size());
   if (skip == 0 && count >= data->size()) return data;
   const std::int64_t end = count < data->size() - skip ? skip + count : data->size();
+  // Elements [skip, end) of a permutation: a sample without repetition, and without a list of all rows.
+  // `skip` continues where another call with the same seed ended.
   const detail::RowPermutation order(data->size(), seed);
   std::vector<std::int64_t> rows;
   for (std::int64_t i = skip; i < end; ++i) rows.push_back(order[i]);
+  // Ascending rows read the file forwards, and Subset requires them.
   std::ranges::sort(rows);
   return std::make_shared<Subset>(std::move(data), std::move(rows));
 }
@@ -108,9 +113,11 @@ HeldOut hold_out(const std::shared_ptr<const Dataset>& data, double fraction, st
 std::vector<std::int64_t> some_held_out(std::int64_t size, double fraction, std::uint64_t seed,
                                         std::int64_t most) {
   const SplitRows rows(size, fraction, seed);
-  const std::int64_t held = rows.count(SplitRows::held_out), count = std::min(held, most);
+  // Evenly spaced over the held-out rows.
+  const std::int64_t held_rows = rows.count(SplitRows::held_out), count = std::min(held_rows, most);
   std::vector<std::int64_t> out;
-  for (std::int64_t i = 0; i < count; ++i) out.push_back(rows.row(SplitRows::held_out, i * held / count));
+  for (std::int64_t i = 0; i < count; ++i)
+    out.push_back(rows.row(SplitRows::held_out, i * held_rows / count));
   return out;
 }
 

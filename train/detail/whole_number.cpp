@@ -10,8 +10,8 @@ namespace fq::detail {
 std::int64_t whole_number(const nlohmann::json& value, std::string_view name, std::string_view function,
                           std::int64_t least) {
   const auto whole = whole_if<std::int64_t>(value, least, kMostCounted);
-  FQ_CHECK(whole, function, "the attribute '{}' is {}: a state holds a whole number from {} to {} there",
-           name, value.dump(), least, kMostCounted);
+  FQ_CHECK(whole, function, "the attribute '{}' is {}: expected a whole number from {} to {}", name,
+           value.dump(), least, kMostCounted);
   return *whole;
 }
 
@@ -23,8 +23,7 @@ std::int64_t whole_number(const StateDict& state, std::string_view name, std::st
 std::uint64_t seed_number(const StateDict& state, std::string_view function) {
   const auto& value = state.attribute("seed");
   const auto whole = whole_if<std::uint64_t>(value);
-  FQ_CHECK(whole, function, "the attribute 'seed' is {}: a state holds a whole number from 0 there",
-           value.dump());
+  FQ_CHECK(whole, function, "the attribute 'seed' is {}: expected a whole number from 0", value.dump());
   return *whole;
 }
 

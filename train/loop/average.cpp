@@ -53,6 +53,7 @@ class TrainingNorms {
 WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) {
   FQ_CHECK(decay >= 0 && decay < 1, "weight_average", "the decay is {}: use 0 to less than 1", decay);
   std::unordered_map<const void*, std::size_t> known;
+  // A tied weight has one average under several names: averaging it twice would be wrong.
   const auto is_new = [&](const std::string& name, const Tensor& value) {
     const auto [at, added] = known.emplace(value.raw(), averages_.size());
     names_.emplace_back(name, at->second);
@@ -62,6 +63,7 @@ WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) 
   for (auto& [name, value] : detail::saved_parameters(model))
     if (is_new("parameters/" + name, value.tensor())) parameters_.push_back(value);
   for (auto& [name, value] : model.named_buffers())
+    // Counters and other integers have no average.
     if ((value.dtype() == DType::f32 || value.dtype() == DType::f64) && is_new("buffers/" + name, value))
       buffers_.push_back(value);
 }
@@ -77,10 +79,12 @@ std::vector<Tensor> WeightAverage::values() const {
 void WeightAverage::update() {
   FQ_CHECK(!swapped_, "weight_average", "the averages are in the model: swap back before training on");
   const auto t = static_cast<double>(++updates_);
+  // The warm-up of the decay is the one of TensorFlow's ExponentialMovingAverage with num_updates.
   ops::move_towards(averages_, values(), 1 - std::min(decay_, (1 + t) / (10 + t)));
 }
 
 void WeightAverage::swap() {
+  // Exchanges contents, not handles: optimizer and captured passes keep their addresses.
   auto live = values();
   ops::swap_contents(live, averages_);
   swapped_ = !swapped_;
@@ -98,6 +102,7 @@ void WeightAverage::load_state(const StateDict& state) {
   FQ_CHECK(state.size() == names_.size(), "weight_average",
            "the state has {} averages, the model {} values: use the state of the same model", state.size(),
            names_.size());
+  // All names are checked before the first copy.
   for (const auto& [name, at] : names_) (void)state.at(name, averages_[at].shape(), averages_[at].dtype());
   for (const auto& [name, at] : names_) averages_[at].copy_from(state.at(name));
   updates_ = updates;
@@ -115,7 +120,9 @@ std::int64_t reestimate_batch_norm(Module& model, DataLoader& data, std::int64_t
   const Device device = model.device();
   for (std::int64_t done = 0; done < batches;) {
     const auto batch = data.next();
+    // The end of an epoch; the loader continues with the next one.
     if (!batch) continue;
+    // Momentum 1 / n in batch n makes the running statistics the mean over the batches.
     training.weigh(1 / double(++done));
     (void)model(Variable(batch->x.to(device)));
   }

@@ -41,6 +41,7 @@ std::string described(const Shape& shape, DType dtype) {
 using WeightLayers = std::map<std::string, const QuantModule*>;
 
 WeightLayers weight_layers(Module& model) {
+  // By tape node: a tied weight has one node and several names.
   std::map<const void*, const QuantModule*> layers;
   for (const auto& [path, module] : model.named_modules())
     if (const auto* layer = dynamic_cast<const QuantModule*>(module);
@@ -71,16 +72,19 @@ void check_tensors(const Module& model, const Tensors& wanted, const WeightLayer
     if (!state.contains(name)) another_model(path, name, "is not in it");
     const Tensor& saved = state.at(name);
     const bool weight = layers.contains(name);
+    // A compressed checkpoint has codes, which only the layer's quantizer can check.
     if (weight && !is_floating(saved.dtype())) {
       check_codes(*layers.at(name), saved, path, name);
       continue;
     }
+    // The model's weight may be codes now; floats in the file are always f32.
     const DType dtype = weight ? DType::f32 : tensor.dtype();
     if (saved.shape() != tensor.shape() || saved.dtype() != dtype)
       another_model(path, name,
                     fmt::format("is {} there, {} here", described(saved.shape(), saved.dtype()),
                                 described(tensor.shape(), dtype)));
   }
+  // Values that the model lacks belong to another model: they must not be ignored.
   for (const auto& name : state.names())
     if ((name.starts_with("parameters/") || name.starts_with("buffers/")) && !known.contains(name))
       another_model(path, name, "is not in this model");
@@ -106,6 +110,7 @@ void check_quantizers(Module& model, const StateDict& state, const std::string& 
     if (!state.has_sub("quantizers/" + entry.name))
       another_model(path, "quantizers/" + entry.name, "is not in it");
   }
+  // Keys are "<quantizer>/<attribute>".
   const auto saved = state.sub("quantizers").attributes();
   for (const auto& [key, value] : saved.items()) {
     const std::string name = key.substr(0, key.find('/'));
@@ -143,6 +148,7 @@ StateDict model_state(Module& model, const nlohmann::json& description) {
 }
 
 void load_model_state(Module& model, const StateDict& state, const std::string& path) {
+  // First, because it changes the set of quantizers that the checks expect.
   keep_floats(model, state);
   check_quantizers(model, state, path);
   check_finite(state, path);
@@ -157,6 +163,7 @@ void load_model_state(Module& model, const StateDict& state, const std::string& 
   for (const auto& [name, tensor] : wanted) {
     const Tensor& saved = state.at(name);
     if (saved.dtype() == tensor.dtype())
+      // A copy of the handle: copy_from writes the shared storage in place.
       Tensor(tensor).copy_from(saved);
     else
       set_weight(*layers.at(name), saved);
@@ -181,12 +188,14 @@ std::string sibling_path(const std::string& path, const std::string& extension) 
 
 std::string best_checkpoint_path(const std::string& path) {
   const std::filesystem::path last(path);
+  // The layout of a run folder: checkpoints/last.h5 and checkpoints/best.h5.
   if (last.filename() == "last.h5" && last.parent_path().filename() == "checkpoints")
     return (last.parent_path() / "best.h5").string();
   return sibling_path(path, ".best.h5");
 }
 
 bool allows_sibling_files(const std::string& path) {
+  // A path that does not exist yet will be a regular file.
   std::error_code none;
   const auto status = std::filesystem::status(path, none);
   return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);

@@ -41,6 +41,7 @@ Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* 
 Tensor predict(Module& model, DataLoader& loader, Communicator* ranks) {
   std::vector<Tensor> parts;
   detail::visit_outputs(model, loader, ranks, [&](const Tensor& output, const Tensor&) {
+    // Moved to the host at once: all outputs may be too large for a GPU.
     parts.push_back(output.to(Device::cpu()).to(Layout::row_major));
     return true;
   });
@@ -53,6 +54,7 @@ EarlyStopping::EarlyStopping(std::int64_t patience) : patience_(patience) {
 
 void EarlyStopping::begin(const Evaluation& evaluation) {
   FQ_CHECK(epochs_ == 0, kEarly, "{} epochs were evaluated: begin before the first", epochs_);
+  // A start that is not finite gives nothing to compare with: the first finite epoch is the best.
   if (!std::isfinite(evaluation.loss) || !std::isfinite(evaluation.score)) return;
   best_accuracy_ = evaluation.accuracy;
   best_loss_ = evaluation.loss;
@@ -62,6 +64,7 @@ void EarlyStopping::begin(const Evaluation& evaluation) {
 
 bool EarlyStopping::update(const Evaluation& evaluation) {
   const double loss = evaluation.loss;
+  // A higher score, or the same score with a lower loss.
   const bool better = (best_epoch_ < 0 && !begun_) || evaluation.score > best_score_ ||
                       (evaluation.score == best_score_ && loss < best_loss_);
   const bool best = better && std::isfinite(loss) && std::isfinite(evaluation.score);
@@ -71,6 +74,7 @@ bool EarlyStopping::update(const Evaluation& evaluation) {
     best_loss_ = loss;
     best_score_ = evaluation.score;
   }
+  // Epochs without improvement in a row.
   waited_ = best ? 0 : waited_ + 1;
   ++epochs_;
   return best;
@@ -90,7 +94,9 @@ StateDict EarlyStopping::state_dict() const {
 
 void EarlyStopping::load_state(const StateDict& state) {
   try {
+    // Loads into a copy, so that a damaged state changes nothing.
     EarlyStopping loaded(patience_);
+    // -1: no epoch was better than the start.
     loaded.best_epoch_ = detail::whole_number(state, "best_epoch", kEarly, -1);
     loaded.best_accuracy_ = state.attribute("best_accuracy").get<double>();
     loaded.best_loss_ = state.attribute("best_loss").get<double>();

@@ -47,6 +47,7 @@ Trainer::Body::Body(detail::RunInputs given)
   inputs.training->start_epoch(0);
 }
 
+// After an error, gradients of an unfinished step must not enter the next one.
 void Trainer::Body::drop_gradients() {
   gradients.drop();
   update.zero_gradients();
@@ -76,6 +77,7 @@ void Trainer::Body::train_epoch() {
     ProfileStep profile;
     const auto batch = next_batch();
     if (batch) gradients.add(*batch);
+    // The last step of an epoch can have fewer batches.
     if (!gradients.empty() && (!batch || gradients.complete())) {
       train_step();
       profile.count();
@@ -85,6 +87,7 @@ void Trainer::Body::train_epoch() {
 }
 
 bool Trainer::Body::finish_epoch() {
+  // Before the validation and the checkpoint, so that a diverged run keeps its last good file.
   checkpoint.check_finite();
   const detail::RunPosition& at = progress.position();
   EpochReport report{.epoch = at.epoch,
@@ -94,6 +97,7 @@ bool Trainer::Body::finish_epoch() {
                      .validation = {},
                      .learning_rate = update.learning_rate(),
                      .peak_memory = memory_stats(inputs.model->device()).peak};
+  // The epoch does not count yet: a resumed run repeats the validation.
   if (!validation.evaluate_epoch(report, update.average())) return false;
   if (report.validation) progress.add_score(report.validation->score);
   progress.end_epoch();
@@ -108,7 +112,9 @@ bool Trainer::Body::train_epochs() {
   bool stopped = false;
   while (!done() && !stopped) {
     const std::int64_t epoch = progress.position().epoch;
+    // False for a run that was stopped in the validation of its epoch.
     if (inputs.training->epoch() == epoch) train_epoch();
+    // Validation and averages change the model between epochs.
     gradients.forget_capture();
     const bool at_end = inputs.training->epoch() > epoch || progress.ends_within_epoch();
     const bool ended = at_end && finish_epoch();
@@ -126,9 +132,11 @@ bool Trainer::Body::train() try {
     checkpoint.save_best();
   progress.start_clock();
   WeightAverage* average = update.average();
+  // After an earlier `fit` the model has the averages; training continues with the live values.
   if (average && average->swapped()) average->swap();
   inputs.model->train();
   const bool stopped = train_epochs();
+  // With an unfinished step, the last checkpoint stays: its gradients are not part of a state.
   if (stopped && gradients.empty()) checkpoint.save_checked();
   if (average) average->swap();
   if (inputs.options.validation.restore_best && !stopped && validation.has_best()) checkpoint.restore_best();

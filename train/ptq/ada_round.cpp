@@ -15,9 +15,12 @@ Tensor learned(const WeightedLayer& layer, const WeightGrid& grid, const InputSt
   SoftRounding rounding(layer, grid, statistics);
   Variable v = rounding.v();
   Adam adam({{"v", v}}, {.learning_rate = options.learning_rate});
+  // During the warm-up only the error counts, so that h can move freely.
   const int warmup = static_cast<int>(options.warmup * options.iterations);
   for (int i = 0; rounding.relax() > 0 && i < options.iterations; ++i) {
     const double done = double(i - warmup) / std::max(1, options.iterations - warmup);
+    // With a large beta the term is flat except near 0 and 1, so that h moves freely. A small beta pushes
+    // every h to 0 or 1.
     const double beta = options.beta_start + (options.beta_end - options.beta_start) * done;
     v.set_grad(rounding.gradient(i < warmup ? 0.0f : static_cast<float>(options.regularization),
                                  static_cast<float>(beta)));

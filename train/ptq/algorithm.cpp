@@ -23,6 +23,7 @@ std::vector<std::string> option_names(const std::vector<AlgorithmOption>& option
   return out;
 }
 
+// Returns the option with this name or alias.
 const AlgorithmOption& option_named(const std::string& key, const std::string& algorithm,
                                     const std::vector<AlgorithmOption>& known) {
   const auto option = std::ranges::find_if(
@@ -39,10 +40,11 @@ double read(const std::string& algorithm, const std::string& key, OptionType typ
              value.dump());
     return value.get<bool>() ? 1 : 0;
   }
+  // All options are stored as doubles; counts up to kMostCount are exact.
   FQ_CHECK(type != OptionType::count || (value.is_number_integer() && value >= 1 && value <= kMostCount),
            "quantize", "'{}' of {} is {}: use a whole number from 1 to {}", key, algorithm, value.dump(),
            kMostCount);
-  FQ_CHECK(value.is_number(), "quantize", "'{}' of {} is {}: give a number", key, algorithm, value.dump());
+  FQ_CHECK(value.is_number(), "quantize", "'{}' of {} is {}: use a number", key, algorithm, value.dump());
   return value.get<double>();
 }
 
@@ -51,12 +53,14 @@ struct NamedEntry {
   AlgorithmEntry (*entry)();
 };
 
+// The names and functions come from the list in layers/config, which checks configs.
 constexpr NamedEntry kAlgorithms[]{
 #define FQ_WEIGHT_ALGORITHM(name) {#name, name##_entry},
 #include "fakequant/layers/config/detail/weight_algorithms.def"
 };
 
 AlgorithmEntry find_entry(const std::string& name) {
+  // Without an algorithm, both steps are null and `run` does nothing.
   if (name.empty()) return {};
   const auto* found = std::ranges::find(kAlgorithms, name, &NamedEntry::name);
   FQ_CHECK(found != std::end(kAlgorithms), "quantize", "the algorithm '{}' is unknown", name);
@@ -66,7 +70,8 @@ AlgorithmEntry find_entry(const std::string& name) {
 Report run(AlgorithmStep step, Module& model, DataLoader& data, AlgorithmOptions options,
            std::shared_ptr<Communicator> ranks) {
   if (step == nullptr) return {};
-  options.share_out(std::move(ranks));
+  options.set_ranks(std::move(ranks));
+  // The algorithms read and write weights as arrays; the model returns to its device at the end.
   const detail::OnHost host(model);
   return step(model, data, options);
 }
@@ -78,9 +83,11 @@ AlgorithmOptions::AlgorithmOptions(const std::string& algorithm, const std::vect
     : samples_(samples) {
   if (given == nullptr) return;
   for (const auto& [key, value] : given->items())
+    // Errors get the JSON pointer of the option in the config.
     detail::locate_errors("/" + detail::json_pointer_token(key), [&, &key = key, &value = value] {
       const auto& option = option_named(key, algorithm, known);
       const double number = read(algorithm, key, option.type, value);
+      // If a file has both names of an option, the name without alias decides.
       if (key == option.name || !given->contains(option.name)) values_[option.name] = number;
     });
 }

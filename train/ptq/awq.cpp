@@ -17,6 +17,7 @@
 namespace fq::ptq {
 namespace {
 
+// Returns a quantizer with the settings of `original` and ranges for `weight`, by the same calib_method.
 std::shared_ptr<TensorQuantizer> calibrated_copy(const TensorQuantizer& original, const Tensor& weight) {
   QuantParams params;
   params.name = original.name();
@@ -63,6 +64,8 @@ std::vector<float> channel_factors(const std::vector<float>& magnitudes, double 
     least = least == 0 ? double(m) : std::min(least, double(m));
   }
   if (least == 0) return out;
+  // Division by sqrt(largest * smallest) centres the factors around 1, as in the authors' code
+  // (auto_scale.py).
   const double middle = std::sqrt(std::pow(most, alpha) * std::pow(least, alpha));
   for (std::size_t c = 0; c < out.size(); ++c)
     if (magnitudes[c] > 0.0f) out[c] = static_cast<float>(std::pow(double(magnitudes[c]), alpha) / middle);
@@ -77,6 +80,8 @@ double scaling_error(const WeightedLayer& layer, const InputStatistics& statisti
   scaled.weight = Variable(weight.clone());
   scale_inputs(scaled, factors);
   scaled.weight = Variable(trial_weight(*layer.quant->weight_quantizer(), scaled.weight.tensor()).clone());
+  // After quantization, the weights are divided by the factors again: the difference is then in the units of
+  // the original weight and of the unscaled inputs, for which `gram` was collected.
   std::vector<float> back = factors;
   for (float& f : back) f = 1.0f / f;
   scale_inputs(scaled, back);
@@ -88,6 +93,7 @@ double scaling_error(const WeightedLayer& layer, const InputStatistics& statisti
   return std::accumulate(errors.begin(), errors.end(), 0.0) / double(errors.size());
 }
 
+// One error per reader of the group.
 std::vector<double> scaling_errors(const ScaleGroup& group, const Statistics& statistics,
                                    const std::vector<float>& factors) {
   std::vector<double> out;
@@ -103,11 +109,13 @@ void search(const ScaleGroup& group, const Statistics& statistics, double step, 
   std::vector<float> best(magnitudes.size(), 1.0f);
   const auto before = scaling_errors(group, statistics, best);
   auto after = before;
+  // Readers of one input share the factors: the sum of their errors decides.
   const auto total = [](const std::vector<double>& e) { return std::accumulate(e.begin(), e.end(), 0.0); };
   // 1e-9 allows for the rounding error of i * step.
   for (int i = 1; i * step <= 1 + 1e-9; ++i) {
     const auto factors = channel_factors(magnitudes, i * step);
     const auto errors = scaling_errors(group, statistics, factors);
+    // Equal errors keep the smaller alpha, which changes the weights less.
     if (total(errors) >= total(after)) continue;
     best = factors;
     after = errors;
@@ -126,6 +134,8 @@ double block_error(const float* gram, const float* d, std::int64_t columns, std:
                    std::int64_t end) {
   double sum = 0;
   for (std::int64_t i = begin; i < end; ++i) {
+    // Only the columns of the range interact here: cross terms with other ranges are neglected, so that each
+    // range can be chosen by itself.
     float product = 0;
     for (std::int64_t j = begin; j < end; ++j) product += gram[i * columns + j] * d[j];
     sum += double(product) * double(d[i]);
@@ -144,6 +154,7 @@ std::vector<double> range_errors(const WeightedLayer& layer, const InputStatisti
     const auto* gram = statistics.gram[static_cast<std::size_t>(layer.row_group(row))].data<float>();
     const auto* of_row = ranges.data() + row * columns;
     for (std::int64_t begin = 0, end = 0; begin < columns; begin = end) {
+      // Columns of one range are neighbours: a channel is one run, a block is a part of a row.
       while (end < columns && of_row[end] == of_row[begin]) ++end;
       out[of_row[begin]] += block_error(gram, d + row * columns, columns, begin, end);
     }
@@ -165,6 +176,7 @@ LayerReport clip(const WeightedLayer& layer, const InputStatistics& statistics,
   const auto count = static_cast<std::size_t>(whole.numel());
   const auto ranges = range_indices(layer);
   LayerReport report{layer.path, output_error(layer, statistics), 0};
+  // All ranges are tried at once with the same share; each keeps its own best one.
   Tensor best = whole.clone();
   auto least = range_errors(layer, statistics, ranges, count);
   for (int i = 1; 1 - i * options.step >= options.lowest - 1e-9; ++i) {
@@ -196,6 +208,7 @@ Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) 
                                            {.samples = options.samples, .ranks = options.ranks}, "awq_lite");
   Report report{.layers = {}, .skipped = found.skipped};
   for (const auto& group : found.groups) {
+    // Float weights gain nothing from a factor, but they would have to take part in it.
     if (std::ranges::all_of(group.readers, has_quantized_weights)) {
       search(group, statistics, options.alpha_step, report);
       continue;
@@ -226,6 +239,7 @@ Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) 
     const auto& descriptor = layer.quant->weight_quantizer()->descriptor();
     if (descriptor.amax().defined())
       report.skipped.push_back({layer.path, "has ranges that its descriptor gives"});
+    // A rounded scale cannot take any share of a range.
     else if (descriptor.block_sizes().scale_bits)
       report.skipped.push_back({layer.path, "has scales of few bits"});
     else
@@ -245,6 +259,7 @@ AlgorithmEntry awq_clip_entry() {
           }};
 }
 
+// ModelOpt's awq_full: scaling before calibration, clipping after it.
 AlgorithmEntry awq_full_entry() {
   AlgorithmEntry both = awq_lite_entry();
   const AlgorithmEntry clip = awq_clip_entry();

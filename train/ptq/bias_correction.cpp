@@ -46,6 +46,7 @@ class OutputRecorder : public Recorder {
   /// Adds the sums of all ranks. All ranks must call it.
   void merge(Communicator& ranks) {
     for (auto& [path, layer] : layers_) {
+      // Counts and sums of all ranks: the mean is over all data.
       std::array<std::int64_t, 1> count{layer.count};
       ranks.sum(count);
       layer.count = count[0];
@@ -63,6 +64,7 @@ class OutputRecorder : public Recorder {
  private:
   static void add(const Tensor& y, bool rows, const std::string& path, ChannelSums& layer) {
     const std::int64_t channels = layer.sums.size();
+    // y: [outer, channels, inner], row-major. A linear layer has its channels on the last axis.
     const std::int64_t inner = rows ? 1 : y.numel() / y.dim(0) / channels,
                        outer = y.numel() / channels / inner;
     Means sums(static_cast<std::size_t>(channels), 0.0);
@@ -116,6 +118,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     return !reason.empty();
   });
   const auto ranks = ranks_or_one(options.ranks);
+  // The float means are collected once: corrections change only the quantized model.
   OutputRecorder exact(found.layers);
   {
     const FloatScope float_scope(model);
@@ -123,6 +126,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
   }
   exact.merge(*ranks);
   const fq::detail::EvaluationMode evaluating(model);
+  // A corrected bias changes the inputs of all later layers, so that each layer needs a pass of its own.
   for (std::size_t i = 0; i <= found.layers.size(); ++i) {
     // Pass i measures layer i after all earlier corrections, and the result of layer i - 1.
     OutputRecorder quantized(found.layers);

@@ -10,6 +10,7 @@
 namespace fq::ptq {
 namespace {
 
+// Returns the largest magnitude of the weights that make each channel (r1 in the paper).
 std::vector<float> ranges_made(const Producer& producer) {
   std::vector<float> out(static_cast<std::size_t>(producer.weight.dim(0)), 0.0f);
   const Tensor weight = producer.weight.tensor();
@@ -20,6 +21,7 @@ std::vector<float> ranges_made(const Producer& producer) {
   return out;
 }
 
+// Returns the largest magnitude of the weights that read each channel (r2).
 std::vector<float> ranges_read(const ScaleGroup& group) {
   std::vector<std::vector<float>> all;
   for (const auto& reader : group.readers) all.push_back(largest_by_channel(reader));
@@ -52,12 +54,14 @@ Report equalize(Module& model, const Shape& input_shape, const EqualizeOptions& 
            options.tolerance);
   check_uncalibrated(model, "equalize");
   ScaleGroups found = folding_groups(model, float_graph(model, input_shape));
+  // The paper balances weights of two layers; a norm has no matrix to quantize.
   std::erase_if(found.groups, [](const ScaleGroup& group) { return group.producer.norm; });
   Report report{.layers = {}, .skipped = found.skipped};
   for (const auto& group : found.groups)
     for (const auto& reader : group.readers)
       report.layers.push_back({reader.path, product_of_largest(group), 0});
   double moved = options.tolerance + 1;
+  // A layer between two others belongs to two groups, so that each change of a group disturbs its neighbours.
   for (int i = 0; i < options.iterations && moved > options.tolerance; ++i) {
     moved = 0;
     for (const auto& group : found.groups) moved = std::max(moved, equalize_once(group));

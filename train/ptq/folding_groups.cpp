@@ -27,17 +27,23 @@ class Readers {
   const TraceValue& at(int value) const { return graph_.values[static_cast<std::size_t>(value)]; }
 
   bool collect(int value, bool tokens, std::vector<WeightedLayer>& found) const {
+    // A network's output must not be scaled.
     if (value == graph_.output || at(value).readers.empty()) return false;
     return std::ranges::all_of(at(value).readers, [&](int reader) {
       const TraceNode& node = graph_.nodes[static_cast<std::size_t>(reader)];
       if (const auto layer = by_output_.find(node.output); layer != by_output_.end()) {
+        // The value must be the layer's input, not its weight, and have its channels on the axis that the
+        // layer reads. In two axes, both layouts agree.
         const bool fits = node.inputs[0] == value && (layer->second->linear() == tokens || is_flat(value));
         found.push_back(*layer->second);
         return fits;
       }
       const OperatorTraits& op = traits(node.op);
+      // f(a x) = a f(x) for a > 0 lets a factor pass. With channels on the last axis, operators over
+      // positions of images do not apply.
       if (!op.is_homogeneous || (tokens && !op.per_element && !(node.op == "flatten" && is_flat(value))))
         return false;
+      // A flatten that keeps more than two axes mixes channels and positions.
       const bool flattens = node.op == "flatten" && at(node.output).shape.size() != 2;
       return !flattens && collect(node.output, tokens, found);
     });
@@ -60,6 +66,7 @@ Producer norm_producer(Module& norm, const std::string& path) {
 void add_folding(ScaleGroups& out, std::set<std::string>& read, Producer producer,
                  std::vector<WeightedLayer> readers) {
   const std::int64_t channels = producer.weight.dim(0);
+  // Flattened images have a whole number of inputs per channel.
   const bool whole =
       std::ranges::all_of(readers, [&](const auto& r) { return r.channels() % channels == 0; });
   if (readers.empty() || !whole) return;
@@ -83,8 +90,10 @@ ScaleGroups folding_groups(Module& model, const TraceGraph& graph) {
     Producer producer;
     if (const auto layer = makers.find(node.output); layer != makers.end())
       producer = {.path = node.path, .weight = layer->second->weight, .bias = layer->second->bias};
+    // A norm that runs twice has two sets of readers.
     else if (traits(node.op).is_norm && calls[node.path] == 1)
       producer = norm_producer(model.at(node.path), node.path);
+    // Norms over several axes have no weight per channel.
     if (!producer.weight.defined() || (producer.norm && producer.weight.rank() != 1)) continue;
     const bool tokens = node.op == "linear" || node.op == "layer_norm";
     add_folding(out, read, std::move(producer), readers.of(node.output, tokens));

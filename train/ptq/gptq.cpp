@@ -27,10 +27,13 @@ Plan make_plan(const Tensor& gram, const GptqOptions& options) {
   double mean = 0;
   for (const std::size_t i : plan.order) mean += diagonal(i) / double(n);
   if (mean == 0) mean = 1;  // all inputs are 0: any code is right
+  // Columns with large inputs first: their errors can still be compensated by many columns. Stable, so that
+  // equal columns keep their order.
   if (options.act_order)
     std::ranges::stable_sort(plan.order, [&](auto a, auto b) { return diagonal(a) > diagonal(b); });
   std::vector<double> damped;
   damped.reserve(static_cast<std::size_t>(n * n));
+  // H in rounding order, with damping on the diagonal: without it, H of dependent inputs has no inverse.
   for (const std::size_t i : plan.order)
     for (const std::size_t j : plan.order)
       damped.push_back(double(h[static_cast<std::int64_t>(i) * n + static_cast<std::int64_t>(j)]) +
@@ -46,6 +49,7 @@ void round_row(const Plan& plan, const WeightGrid& grid, std::size_t first, cons
   for (std::size_t i = 0; i < n; ++i) rest[i] = double(weight[first + plan.order[i]]);
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t at = first + plan.order[i];
+    // The scale of a column is its own, for any order of the columns.
     out[at] = grid.value(at, grid.code(at, static_cast<float>(rest[i])));
     const double* u = plan.factor.data() + i * n;
     const double error = (rest[i] - double(out[at])) / u[i];
@@ -61,6 +65,7 @@ Tensor rounded(const WeightedLayer& layer, const WeightGrid& grid, const InputSt
   auto* to = out.mutable_data<float>();
   const std::int64_t rows = layer.rows() / layer.groups();
   for (std::int64_t g = 0; g < layer.groups(); ++g) {
+    // One factorization per convolution group serves all of its rows: O(columns^3).
     const Plan plan = make_plan(statistics.gram[static_cast<std::size_t>(g)], options);
     for (std::int64_t row = g * rows; row < (g + 1) * rows; ++row)
       round_row(plan, grid, static_cast<std::size_t>(row * layer.columns()), w, to);

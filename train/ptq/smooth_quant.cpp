@@ -12,6 +12,7 @@
 namespace fq::ptq {
 namespace {
 
+// s = max|x|^alpha / max|w|^(1 - alpha), and 1 for channels without values or weights.
 float factor(float x, float w, double alpha) {
   if (x == 0.0f || w == 0.0f) return 1.0f;
   return static_cast<float>(std::pow(double(x), alpha) / std::pow(double(w), 1 - alpha));
@@ -36,6 +37,7 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
                        {.samples = options.samples, .ranks = options.ranks, .gram = false}, "smooth_quant");
   Report report{.layers = {}, .skipped = found.skipped};
   for (const auto& group : found.groups) {
+    // All readers share one factor per channel: the largest values of any reader count.
     std::vector<std::vector<float>> inputs, weights;
     for (const auto& reader : group.readers) {
       inputs.push_back(statistics.at(reader.path).largest);
@@ -45,6 +47,7 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
     std::vector<float> factors(x.size()), smooth(x.size());
     for (std::size_t c = 0; c < x.size(); ++c) {
       factors[c] = factor(x[c], w[c], options.alpha);
+      // The range after smoothing is known without a second pass.
       smooth[c] = x[c] / factors[c];
     }
     scale_channels(group, factors);

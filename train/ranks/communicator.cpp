@@ -11,6 +11,8 @@
 namespace fq {
 namespace {
 
+// Launchers (Open MPI, Slurm with PMI or PMIx, MVAPICH) set different variables; the first one that is set
+// counts.
 int environment_number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names)
     if (const char* value = std::getenv(name); value != nullptr) return std::atoi(value);
@@ -48,6 +50,7 @@ class OneRank final : public Communicator {
 
 void Communicator::sum_where_it_lies(Tensor& values) {
   if (size() == 1) return;
+  // Without GPU communication, values take the way over the host.
   Tensor here = values.to(Device::cpu());
   sum(std::span(here.mutable_data<std::int64_t>(), static_cast<std::size_t>(here.numel())));
   if (!values.device().is_cpu()) values.copy_from(here);
@@ -64,6 +67,7 @@ std::string host_name() {
 Launched launched() {
   Launched out;
   out.rank = environment_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0);
+  // PMIx sets no size, so that it comes from Slurm. SLURM_STEP_NUM_TASKS is also set in steps without MPI.
   const int slurm_ranks =
       std::getenv("PMIX_RANK") != nullptr ? environment_number({"SLURM_STEP_NUM_TASKS"}, 1) : 1;
   out.ranks = environment_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}, slurm_ranks);

@@ -10,15 +10,17 @@
 namespace fq {
 namespace {
 
+// Largest parameters first, each to the rank with the fewest elements so far. The result is the same on all
+// ranks.
 std::vector<int> assign_owners(const NamedParameters& parameters, int ranks) {
   std::vector<std::size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>{}, [&](auto i) { return parameters[i].second.numel(); });
-  std::vector<std::int64_t> held(static_cast<std::size_t>(ranks));
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks));  // of each rank
   std::vector<int> owner(parameters.size());
   for (const auto i : order) {
-    const auto least = std::ranges::min_element(held);
-    owner[i] = static_cast<int>(least - held.begin());
+    const auto least = std::ranges::min_element(elements);
+    owner[i] = static_cast<int>(least - elements.begin());
     *least += parameters[i].second.numel();
   }
   return owner;
@@ -39,6 +41,7 @@ ShardedOptimizer::ShardedOptimizer(std::shared_ptr<Communicator> ranks, const Mo
 
 void ShardedOptimizer::update(const std::vector<std::size_t>& indices, double gradient_scale) {
   own_->set_learning_rate(learning_rate());
+  // Only the own parameters are in own_, so that only their state is in memory.
   own_->step(gradient_scale);
   StateDict own;
   for (const auto i : indices)
@@ -53,6 +56,7 @@ void ShardedOptimizer::update(const std::vector<std::size_t>& indices, double gr
 }
 
 StateDict ShardedOptimizer::state_dict() const {
+  // The whole state on every rank: checkpoints do not depend on the number of ranks.
   StateDict out = Optimizer::state_dict();
   const auto all = detail::gather_states(*ranks_, own_->state_dict());
   for (std::size_t i = 0; i < owner_.size(); ++i) {
@@ -64,6 +68,7 @@ StateDict ShardedOptimizer::state_dict() const {
 }
 
 void ShardedOptimizer::load_state(const StateDict& state) {
+  // The optimizer of this class has step counts only; own_ has the states of its parameters.
   StateDict own, counts;
   auto steps = nlohmann::json::array();
   const auto& all_steps = state.attribute("steps");

@@ -24,14 +24,14 @@ ordered_json base_config(const std::string& text) {
   const auto base = detail::JsonText(text, kAuto).value();
   FQ_CHECK(base.is_object(), kAuto, "the config is no JSON object");
   FQ_CHECK(!base.contains("preset"), kAuto, "the config has a preset: name it among the formats");
-  FQ_CHECK(!base.contains("quant_cfg"), kAuto, "the config has a quant_cfg: give rules");
+  FQ_CHECK(!base.contains("quant_cfg"), kAuto, "the config has a quant_cfg: use rules");
   return base;
 }
 
 void check_constraint(const PlanConstraint& constraint) {
   const auto& [bits, budget] = constraint;
   FQ_CHECK(bits.has_value() != budget.has_value(), kAuto,
-           "{} given: give effective_bits or accuracy_budget, one of the two",
+           "{} given: use either effective_bits or accuracy_budget",
            bits ? "both constraints are" : "no constraint is");
   FQ_CHECK(!bits || (*bits > 0 && *bits <= kFloatWeightBits), kAuto,
            "effective_bits is {}: use more than 0, up to {}", *bits, kFloatWeightBits);
@@ -39,14 +39,16 @@ void check_constraint(const PlanConstraint& constraint) {
 }
 
 void check_formats(const std::vector<std::string>& formats) {
-  FQ_CHECK(!formats.empty(), kAuto, "there are no formats: give names of presets, or none");
+  FQ_CHECK(!formats.empty(), kAuto, "there are no formats: use names of presets, or none");
   std::set<std::string> known;
   for (const auto& format : formats) {
     FQ_CHECK(known.insert(format).second, kAuto, "the format '{}' is given twice", format);
+    // Throws for an unknown preset.
     if (format != detail::kNoFormat) (void)detail::preset_rules(format, "layer.*");
   }
 }
 
+// Returns one config per format: the user's settings with the format as preset, and without one for "none".
 std::vector<QuantConfig> format_configs(const std::vector<std::string>& formats, ordered_json base) {
   std::vector<QuantConfig> out;
   for (const auto& format : formats) {
@@ -57,14 +59,15 @@ std::vector<QuantConfig> format_configs(const std::vector<std::string>& formats,
   return out;
 }
 
-/// Returns a config with the formats of the layers, then the user's rules, then rules that disable float
-/// layers.
+/// Returns a config with three groups of rules: formats of the layers, the user's rules, and rules that
+/// disable float layers.
 std::string config_text(ordered_json config, const QuantizationPlan& plan,
                         const std::function<bool(std::size_t)>& quantizes) {
   ordered_json rules = ordered_json::array();
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
     if (quantizes(i))
       rules.push_back({{"pattern", plan.layers[i].layer + ".*"}, {"preset", plan.layers[i].format}});
+  // Rules can be a list, or an object of patterns as in ModelOpt.
   if (config.contains("rules"))
     for (const auto& [pattern, fields] : config["rules"].items()) {
       auto& rule = rules.emplace_back(fields);
@@ -98,6 +101,7 @@ Configs checked_configs(Module& model, const AutoQuantizeOptions& options) {
 void check_auto_quantize(Module& model, const Shape& input_shape, const AutoQuantizeOptions& options) {
   const auto [base, configs] = checked_configs(model, options);
   const detail::EvaluationMode evaluating(model);
+  // Quantizes without data, so that errors of the constraint come before a long run.
   std::vector<detail::FormatVariant> variants;
   for (std::size_t f = 0; f < configs.size(); ++f)
     variants.push_back(options.formats[f] == detail::kNoFormat
@@ -115,6 +119,7 @@ QuantizationPlan auto_quantize(Module& model, DataLoader& data, const AutoQuanti
   QuantizationPlan plan = search.plan(point);
   plan.constraint = options.constraint;
   plan.config = config_text(base, plan, [&](std::size_t i) { return search.quantizes(i, point); });
+  // Last, because it changes the model: an error before it leaves the float model.
   search.install(point);
   return plan;
 }

@@ -85,8 +85,8 @@ struct AutoQuantizeOptions {
   /// Names of presets (also ModelOpt's constants), and "none" for layers that stay float.
   std::vector<std::string> formats = {"w4a8", "int8", "none"};
   /// Quantization config (JSON) without a preset: target, scale, arithmetic and algorithm of every format.
-  /// Its rules override the rules of each format, for example `{"rules": [{"pattern": "fc.*", "enable":
-  /// false}]}`.
+  /// Rules of the config override the rules of each format, for example
+  /// `{"rules": [{"pattern": "fc.*", "enable": false}]}`.
   std::string config = "{}";
   std::int64_t calibration_samples = 512;  ///< number of samples from the beginning of epoch 0; 0 for all
   /// Samples for measuring damage, from the beginning of epoch 0; 0 for all.
@@ -116,11 +116,11 @@ struct AutoQuantizeOptions {
 /// Cost: one calibration per format and one float pass. In addition, for each layer and format, one pass
 /// over the layers after it.
 ///
-/// Throws ArgumentError for both constraints or neither, a number out of range, fewer bits than the formats
-/// reach (naming the smallest), an accuracy budget that no choice reaches, no formats, a repeated or unknown
-/// format (with a suggestion), a quantized model, and data without labels if the score or the constraint
-/// requires them. Also throws as `quantize`, `calibrate` and `sensitivity` do. After an error, the model is
-/// unchanged.
+/// Throws ArgumentError unless there is exactly one constraint, in range. Throws ArgumentError for fewer bits
+/// than the formats reach (naming the smallest number), and for an accuracy budget that no choice reaches.
+/// Throws ArgumentError without formats, and for a repeated or unknown format (with a suggestion). Throws
+/// ArgumentError for a quantized model, and for missing labels that the score or the constraint requires.
+/// Also throws as `quantize`, `calibrate` and `sensitivity` do. After an error, the model is unchanged.
 [[nodiscard]] QuantizationPlan auto_quantize(Module& model, DataLoader& data,
                                              const AutoQuantizeOptions& options);
 

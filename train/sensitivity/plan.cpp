@@ -17,10 +17,12 @@ using nlohmann::ordered_json;
 constexpr const char* kPlan = "plan";
 constexpr double kAny = std::numeric_limits<double>::max();
 
+// JSON has no NaN: null is a number that was not measured, for example the loss without labels.
 ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }
 
+// Keys of files: docs/formats.md describes them.
 ordered_json damage_json(const Damage& damage) {
   return {{"loss_change", finite_or_null(damage.loss_change)},
           {"accuracy_change", finite_or_null(damage.accuracy_change)},
@@ -42,6 +44,7 @@ ordered_json scores_json(const std::vector<FormatScore>& scores) {
 }
 
 ordered_json layer_json(const PlannedLayer& layer) {
+  // The numbers of the chosen format are repeated at the layer, for readers of the file.
   const FormatScore& chosen = layer.chosen();
   ordered_json out{{"layer", layer.layer},     {"type", layer.type},  {"format", layer.format},
                    {"weights", layer.weights}, {"bits", chosen.bits}, {"group", layer.group}};
@@ -50,6 +53,7 @@ ordered_json layer_json(const PlannedLayer& layer) {
   return out;
 }
 
+// Returns NaN for null, the reverse of finite_or_null.
 double optional_number(const detail::JsonValue& entry, const char* key) {
   const auto value = entry.at(key);
   return value.json().is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number(-kAny, kAny);
@@ -73,6 +77,7 @@ PlannedLayer read_layer(const detail::JsonValue& entry, const std::vector<std::s
 }
 
 PlanConstraint read_constraint(const detail::JsonValue& entry) {
+  // An unknown constraint is an error, as any unknown key that changes a result.
   entry.expect_keys({"effective_bits", "accuracy_budget"});
   PlanConstraint out;
   if (entry.has("effective_bits")) out.effective_bits = entry.at("effective_bits").number(0, 64);
@@ -81,8 +86,10 @@ PlanConstraint read_constraint(const detail::JsonValue& entry) {
 }
 
 QuantizationPlan read_plan(const detail::JsonValue& entry) {
+  // The first check, so that another JSON file gets a clear message.
   if (!entry.is_object() || !entry.has("kind") || entry.at("kind").json() != "fakequant-plan")
     entry.fail("this is no plan: its \"kind\" is not \"fakequant-plan\"");
+  // A newer version could have fields that this reader would ignore.
   (void)entry.at("version").integer(1, 1);
   QuantizationPlan out;
   for (const auto& format : entry.at("formats").elements()) out.formats.push_back(format.string());
@@ -105,6 +112,7 @@ QuantizationPlan read_plan(const detail::JsonValue& entry) {
   out.measured = read_damage(entry.at("measured"));
   out.config = entry.at("quantization").json().dump();
   try {
+    // Parsed once, so that an invalid config is reported with its place in the file.
     (void)out.quant_config();
   } catch (const ArgumentError& error) {
     entry.at("quantization").fail(error.what());
@@ -160,6 +168,7 @@ ordered_json QuantizationPlan::to_json() const {
 }
 
 QuantizationPlan QuantizationPlan::from_json(const ordered_json& json) {
+  // Through text, because errors name the position in it.
   const detail::JsonText text(json.dump(), kPlan);
   return read_plan(detail::JsonValue(text));
 }

@@ -56,6 +56,7 @@ void check_sensitivity_model(Module& model) {
 
 std::vector<QuantizedLayer> layers_that_quantize(Module& model) {
   auto layers = detail::quantized_layers(model);
+  // Layers whose quantizers are all off have nothing to measure.
   std::erase_if(layers, [](const QuantizedLayer& layer) { return !layer.quantizes(); });
   FQ_CHECK(!layers.empty(), kSensitivity,
            "the model has no quantizer that is enabled: quantize and calibrate it first");
@@ -78,9 +79,11 @@ LayerSensitivity described(const QuantizedLayer& layer) {
 }
 
 void sort_by_damage(std::vector<LayerSensitivity>& layers, DamageScore order) {
+  // Without labels the loss is NaN, and the divergence replaces it.
   const bool by_loss = order == DamageScore::loss && std::ranges::none_of(layers, [](const auto& l) {
                          return std::isnan(l.damage.loss_change);
                        });
+  // Equal damages stay in the order of the model.
   std::ranges::stable_sort(layers, std::greater<>{}, [&](const LayerSensitivity& layer) {
     return by_loss ? layer.damage.loss_change : layer.damage.divergence;
   });
@@ -98,13 +101,16 @@ SensitivityReport sensitivity(Module& model, DataLoader& data, const Sensitivity
   for (const auto& layer : layers) {
     out.layers.push_back(described(layer));
     trial_options.counted.insert(layer.path);
+    // The reference has all quantizers off; a trial turns on the quantizers of one layer.
     auto& on = trials.emplace_back();
     for (const auto& slot : layer.quantizers) {
       on.emplace_back(slot, slot->module);
+      // A shared quantizer has a slot in each reader: other readers stay off while one is measured.
       off.emplace_back(slot, detail::switched_off(detail::slot_quantizer(slot)));
     }
   }
   const detail::EvaluationMode evaluating(model);
+  // Before the swap, so that the scope finds the quantizers of the model in their slots.
   const QuantizingScope quantizing(model);
   const detail::SwapScope float_scope(off);
   const auto report = detail::run_trials(model, data, trials, trial_options);

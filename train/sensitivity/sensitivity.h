@@ -65,19 +65,20 @@ struct SensitivityReport {
   [[nodiscard]] nlohmann::ordered_json to_json() const;
 };
 
-/// Measures each layer of a calibrated model alone: with its own quantizers of weight, inputs and output on,
-/// and all others off, even if a quantizer is shared with other layers. A layer is a module that owns an
-/// enabled quantizer. Loss and accuracy have the same bits as from `evaluate`, in evaluation mode. The model
-/// is unchanged afterwards, also after an exception. Do not use it during the call.
+/// Measures each layer of a calibrated model alone: its own quantizers of weight, inputs and output are on,
+/// all others are off. A quantizer that layers share is on only in the measured layer. A layer is a module
+/// that owns an enabled quantizer. Loss and accuracy have the same bits as from `evaluate`, in evaluation
+/// mode. The model is unchanged afterwards, also after an exception. Do not use it during the call.
 ///
 /// Cost: for each batch one float pass, and for each layer the part of the network after it. Results of
 /// modules in the float pass are reused for equal inputs, before the layer and on parallel branches. This
 /// works in sequences, graphs and custom modules; only operators that a custom module calls itself are
 /// computed again. Memory: all float values between modules for one batch, in addition to one evaluation.
 ///
-/// Throws ArgumentError if there is no data, for a negative number of samples, for a model without enabled
-/// quantizers or with compressed weights, for a quantizer that is not calibrated, and for labels out of
-/// range. Throws NumericError naming the batch if the data or the float output has NaN or infinity.
+/// Throws ArgumentError if there is no data, for a negative number of samples, and for labels out of range.
+/// Throws ArgumentError for a model without enabled quantizers, with compressed weights, or with a quantizer
+/// that is not calibrated. Throws NumericError naming the batch if the data or the float output has NaN or
+/// infinity.
 [[nodiscard]] SensitivityReport sensitivity(Module& model, DataLoader& data,
                                             const SensitivityOptions& options = {});
 

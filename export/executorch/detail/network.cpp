@@ -63,6 +63,7 @@ class GraphRecorder : public Recorder {
     const auto found = ids_.find(value.node().get());
     if (found != ids_.end()) return found->second;
     const int id = ids_[value.node().get()] = next(value);
+    // A value that no recorded operator computed is a constant. Its number is assigned when it is first read.
     if (const QuantizedTensor* codes = value.quantized(); codes != nullptr) {
       constants_.set(fmt::format("codes/{}", id), host_copy(codes->codes));
       constants_.set(fmt::format("scales/{}", id), scale_list(*codes));
@@ -72,6 +73,7 @@ class GraphRecorder : public Recorder {
     }
     return id;
   }
+  // A list of scales becomes a tensor with one element per block of the codes.
   static Tensor scale_list(const QuantizedTensor& codes) {
     const Shape blocks = codes.grid.granularity.scale_shape(codes.codes.shape());
     const Tensor host = host_copy(codes.grid.scale);
@@ -86,6 +88,7 @@ class GraphRecorder : public Recorder {
     node["scale"] = host_copy(grid.scale).to_vector<float>()[0];
     node["low"] = grid.format.lower();
     node["high"] = grid.format.bound();
+    // ExecuTorch stores activations as int8. Unsigned codes 0..255 are therefore shifted by -128.
     node["zero_point"] = grid.format.integer().is_unsigned ? -128 : 0;
   }
 
@@ -108,6 +111,7 @@ bool reads_ids(Module& model, const Shape& shape) {
 
 StateDict executorch_network(Module& model, const Shape& input_shape) {
   check_not_compressed(model, kWhere);
+  // Row numbers must be integers: zeros of f32 would not be valid indices of an embedding.
   const bool tokens = reads_ids(model, input_shape);
   const Variable input(Tensor::zeros(input_shape, tokens ? DType::i64 : DType::f32));
   const NoGrad no_gradients;

@@ -15,6 +15,7 @@ std::optional<LlamaBlock> match_llama_block(GgufMatching& parts, int& x, const G
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("rms_norm", {sum->output}) : nullptr;
   if (second == nullptr || second->eps != norm->eps) return std::nullopt;
+  // Layers come in the order of execution: the gate with its SiLU, then `up`.
   const GgufPart* gate = parts.take("linear", {second->output});
   const GgufPart* silu = gate ? parts.take("silu", {gate->output}) : nullptr;
   const GgufPart* up = silu ? parts.take("linear", {second->output}) : nullptr;
@@ -33,10 +34,13 @@ std::optional<Llama> sized(Llama found, Module& model) {
     const auto* attention = dynamic_cast<const Attention*>(&model.at(block.attention));
     if (attention == nullptr) return std::nullopt;
     const AttentionOptions& o = attention->options();
-    if (!o.causal || !o.rotary || *o.out_bias || o.qk_norm != 0) return std::nullopt;
+    if (!o.causal || !o.rotary || *o.out_bias) return std::nullopt;
+    // qwen3 has one eps for all norms, and no biases.
+    if (o.qk_norm != 0 && (o.bias || o.qk_norm != found.eps)) return std::nullopt;
+    // A key of the file applies to all blocks, so they must be equal.
     if (first == nullptr) first = &o;
     if (o.heads != first->heads || o.kv_heads != first->kv_heads || o.head_size != first->head_size ||
-        o.bias != first->bias || o.rotary_base != first->rotary_base ||
+        o.bias != first->bias || o.qk_norm != first->qk_norm || o.rotary_base != first->rotary_base ||
         o.rotary_scaling != first->rotary_scaling)
       return std::nullopt;
     for (const auto& layer : {block.gate, block.up, block.down})
@@ -49,6 +53,7 @@ std::optional<Llama> sized(Llama found, Module& model) {
   found.base = first->rotary_base;
   found.scaling = first->rotary_scaling;
   found.biases = first->bias;
+  found.norms = first->qk_norm != 0;
   found.feed = gguf_shape(model, found.blocks[0].up + ".weight").at(0);
   found.vocabulary = gguf_shape(model, found.tokens + ".weight").at(0);
   if (!gguf_shape(model, found.head + ".bias").empty()) return std::nullopt;
@@ -61,12 +66,13 @@ void add_scaling(GgufModel& out, const Llama& net) {
   const RotaryScaling& s = net.scaling;
   if (s.kind == Kind::none) return;
   const std::string before = std::string(net.architecture()) + ".rope.scaling.";
-  FQ_CHECK(s.kind != Kind::dynamic && (s.kind != Kind::llama3 || !net.biases) &&
+  FQ_CHECK(s.kind != Kind::dynamic && (s.kind != Kind::llama3 || net.interleaved()) &&
                (s.kind != Kind::yarn || s.whole_pairs),
            "export_gguf",
            "rotary positions are scaled by '{}'{}, which llama.cpp does not compute for {}: export to ONNX",
            name(s.kind), s.kind == Kind::yarn ? " without whole pairs" : "", net.architecture());
   if (s.kind == Kind::llama3) {
+    // llama.cpp divides the angle of each pair by its factor.
     const auto plain = rotary_frequencies({}, net.base, net.head_size, 1),
                own = rotary_frequencies(s, net.base, net.head_size, 1);
     Tensor factors = Tensor::empty({net.head_size / 2});
@@ -84,6 +90,7 @@ void add_scaling(GgufModel& out, const Llama& net) {
   out.metadata.emplace_back(before + "original_context_length", static_cast<std::uint32_t>(s.context));
   number("yarn_beta_fast", s.fast);
   number("yarn_beta_slow", s.slow);
+  // llama.cpp multiplies its own magnitude, 0.1 ln(factor) + 1, by attn_factor.
   RotaryScaling usual = s;
   usual.magnitude = 0;
   number("attn_factor", rotary_magnitude(s) / rotary_magnitude(usual));
@@ -116,7 +123,7 @@ void add_block(GgufModel& out, const Llama& net, const GgufParameters& from, std
   };
   const auto projection = [&](const char* ours, const char* theirs, std::int64_t heads, bool turned) {
     const std::string path = block.attention + ours;
-    if (turned && !net.biases)
+    if (turned && net.interleaved())
       out.tensors.push_back(
           from.ordered(path + ".weight", name + theirs + ".weight", interleaved_rows(heads, net.head_size)));
     else
@@ -127,6 +134,10 @@ void add_block(GgufModel& out, const Llama& net, const GgufParameters& from, std
   projection(".q_proj", "attn_q", net.heads, true);
   projection(".k_proj", "attn_k", net.kv_heads, true);
   projection(".v_proj", "attn_v", net.kv_heads, false);
+  if (net.norms) {
+    weight(block.attention + ".q_norm", "attn_q_norm");
+    weight(block.attention + ".k_norm", "attn_k_norm");
+  }
   weight(block.attention + ".out_proj", "attn_output");
   weight(block.feed_norm, "ffn_norm");
   weight(block.gate, "ffn_gate");
@@ -142,6 +153,7 @@ std::optional<Llama> match_llama(Module& model, const Shape& input_shape) {
   if (tokens == nullptr) return std::nullopt;
   Llama out;
   out.tokens = tokens->name;
+  // Rotary positions have no table whose rows limit the context, so it is the length of the given input.
   out.context = input_shape.back();
   int x = tokens->output;
   for (;;) {
@@ -154,6 +166,7 @@ std::optional<Llama> match_llama(Module& model, const Shape& input_shape) {
       out.head = head->name;
       break;
     }
+    // A norm that the head does not read begins a block.
     const auto block = match_llama_block(parts, x, norm);
     if (!block) return std::nullopt;
     out.blocks.push_back(*block);
@@ -165,6 +178,7 @@ std::vector<std::int64_t> interleaved_rows(std::int64_t heads, std::int64_t head
   std::vector<std::int64_t> rows;
   for (std::int64_t h = 0; h < heads; ++h)
     for (std::int64_t j = 0; j < head_size; ++j)
+      // The rows of a head in the order 0, D/2, 1, D/2 + 1, ..
       rows.push_back(h * head_size + j % 2 * (head_size / 2) + j / 2);
   return rows;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/ops/shape.h"
@@ -13,11 +15,12 @@ namespace {
 
 constexpr const char* kExport = "export_gguf";
 
+// Selects rows in f32, which holds int8 codes and f16 scales exactly.
 Tensor reorder_rows(const Tensor& x, const std::vector<std::int64_t>& rows) {
   return ops::index_select(Variable(x.to(DType::f32)), 0, rows).tensor().to(x.dtype());
 }
 
-/// Counts the blocks that have codes but a step of 0.
+// Counts the blocks that have codes but a step of 0: their values become 0 in the file.
 std::int64_t lost_blocks(const Tensor& codes, const Tensor& steps) {
   const auto* k = codes.data<std::int8_t>();
   const auto* step = steps.data<float>();
@@ -40,6 +43,7 @@ GgufParameters::GgufParameters(Module& model, bool f16) : f16_(f16) {
 }
 
 GgufTensor GgufParameters::floats(const std::string& name, const Tensor& values) const {
+  // Norms and biases are F32 in llama.cpp's own files too.
   const bool half = f16_ && values.rank() > 1;
   return {name, values.shape(), half ? GgufType::f16 : GgufType::f32, half ? values.to(DType::f16) : values};
 }
@@ -52,7 +56,12 @@ GgufTensor GgufParameters::tensor(const std::string& ours, const std::string& na
 }
 
 GgufTensor GgufParameters::stacked(const std::vector<std::string>& ours, const std::string& name) const {
-  if (codes_.contains(ours[0])) {
+  // The parts (q, k and v) become one tensor, so all must have codes of one format.
+  const auto coded = std::ranges::count_if(ours, [&](const auto& each) { return codes_.contains(each); });
+  FQ_CHECK(coded == 0 || coded == std::ssize(ours), "export_gguf",
+           "{} of {} are quantized, and the file has them in one tensor: quantize all or none", coded,
+           fmt::join(ours, ", "));
+  if (coded > 0) {
     std::vector<const Coded*> all;
     for (const auto& each : ours) all.push_back(&codes_.at(each));
     return packed(name, all);
@@ -88,11 +97,13 @@ std::vector<GgufTensor> GgufParameters::all() const {
 bool GgufParameters::same(const std::string& a, const std::string& b) const {
   const auto left = codes_.find(a), right = codes_.find(b);
   if ((left == codes_.end()) != (right == codes_.end())) return false;
+  // A tied parameter is one node. Two quantizers may still round it to different grids.
   return parameter(a).node() == parameter(b).node() &&
          (left == codes_.end() || left->second.rounding == right->second.rounding);
 }
 
 std::uint32_t GgufParameters::file_type() const {
+  // Numbers of llama_ftype: 0 all F32, 1 mostly F16, 2 mostly Q4_0, 7 mostly Q8_0.
   if (codes_.empty()) return f16_ ? 1 : 0;
   return codes_.begin()->second.rounding == GgmlRounding::q4_0 ? 2 : 7;
 }
@@ -102,6 +113,7 @@ void GgufParameters::take_codes(const std::string& path, const QuantModule& laye
            "the weight of '{}' is not on a grid of ggml: calibrate and train with --preset {}", path,
            target_profile(Target::ggml).presets);
   const QuantizedTensor codes = weight_codes(layer);
+  // codes: [N, K], scale: [N, K / 32]
   const Tensor host = codes.codes.to(Device::cpu());
   const Tensor scale = codes.grid.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});
   if (const std::int64_t lost = lost_blocks(host, scale); lost > 0)
@@ -131,6 +143,7 @@ GgufTensor GgufParameters::packed(const std::string& name, const std::vector<con
              "'{}' combines weights of different formats: use one rule for them", name);
     const Tensor own =
         rounding == GgmlRounding::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
+    // A row is a whole number of bytes, so stacking rows is appending bytes.
     const auto more = own.to_vector<std::uint8_t>();
     bytes.insert(bytes.end(), more.begin(), more.end());
     shape[0] += own.dim(0);

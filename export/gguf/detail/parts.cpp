@@ -26,6 +26,8 @@ std::vector<GgufPart> gguf_parts(Module& model, const Shape& input_shape) {
   for (const auto& node : graph.nodes) {
     const std::string name = outermost_layer(model, node.path);
     if (out.empty() || out.back().name != name) {
+      // A layer that appears again after another layer runs twice, or in pieces: llama.cpp has no such
+      // network.
       if (name.empty() || std::ranges::find(out, name, &GgufPart::name) != out.end()) return {};
       out.push_back({name, model.at(name).type(), {}, -1});
     }
@@ -33,6 +35,7 @@ std::vector<GgufPart> gguf_parts(Module& model, const Shape& input_shape) {
     if (node.op == "layer_norm" || node.op == "rms_norm") part.eps = node.attribute<double>("eps");
     for (const int value : node.inputs) {
       const bool input = std::ranges::find(graph.inputs, value) != graph.inputs.end();
+      // Values within the layer, and parameters, are not its inputs.
       const auto known = made.find(value);
       if (input || (known != made.end() && known->second != name)) part.inputs.insert(value);
     }

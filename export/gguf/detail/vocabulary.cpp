@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
@@ -11,13 +12,15 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int32_t kNormal = 1, kControl = 3;  // of tokenizer.ggml.token_type
+constexpr std::int32_t kNormal = 1, kControl = 3, kUnused = 5;  // of tokenizer.ggml.token_type
 
 /// Pattern that splits texts into words: its regular expression in tokenizer.json and its name in llama.cpp.
 struct Pattern {
   std::string_view regex, name;
 };
 
+// The first two expressions split alike: GPT-2's own, and the shorter form of other files. `pattern_regex`
+// finds the first.
 constexpr Pattern kPatterns[] = {
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
     {R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
@@ -33,6 +36,7 @@ std::string_view pattern_name(const nlohmann::json& step) {
   if (type == "Sequence")
     for (const auto& part : step.at("pretokenizers"))
       if (const auto found = pattern_name(part); found != "gpt-2") return found;
+  // The step ByteLevel has the expression of GPT-2 built in.
   if (type != "Split") return "gpt-2";
   const auto regex = step.at("pattern").at("Regex").get<std::string>();
   const auto* found = std::ranges::find(kPatterns, regex, &Pattern::regex);
@@ -53,25 +57,53 @@ std::vector<std::int32_t> token_types(const GgufOptions& options) {
   return types;
 }
 
+/// Names of the control tokens that begin and end a text, in order of preference. llama.cpp finds ends of
+/// turns, like <|im_end|>, by their names.
+constexpr std::string_view kFirst[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>", "<|endoftext|>"};
+constexpr std::string_view kLast[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>"};
+
+/// Adds the id of a control token. Without the keys llama.cpp takes token 11 for both.
+void add_control(GgufModel& model, const GgufOptions& options, const char* key,
+                 std::span<const std::string_view> names) {
+  for (const auto name : names)
+    for (const std::int32_t id : options.control)
+      if (options.vocabulary[std::size_t(id)] == name) {
+        model.metadata.emplace_back(key, static_cast<std::uint32_t>(id));
+        return;
+      }
+}
+
 }  // namespace
 
 void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t size) {
   const auto& tokens = options.vocabulary;
-  FQ_CHECK(std::ssize(tokens) == size, "export_gguf", "the vocabulary has {} tokens, the network {}",
-           tokens.size(), size);
+  // Networks of transformers often have more rows than their tokenizer has tokens.
+  const bool padded = !options.merges.empty() && std::ssize(tokens) < size;
+  FQ_CHECK(std::ssize(tokens) == size || padded, "export_gguf",
+           "the vocabulary has {} tokens, the network {}", tokens.size(), size);
   std::vector<std::string> written;
   std::set<std::string> seen;
   for (const auto& token : tokens) {
     std::string text = encode_byte_alphabet(token);
+    // llama.cpp finds ids by the text of a token.
     FQ_CHECK(seen.insert(text).second, "export_gguf", "the token '{}' is in the vocabulary twice", token);
     written.push_back(std::move(text));
   }
+  std::vector<std::int32_t> types = token_types(options);
+  for (std::int64_t id = std::ssize(written); id < size; ++id) {
+    written.push_back(fmt::format("[PAD{}]", id));  // as convert_hf_to_gguf.py
+    FQ_CHECK(seen.insert(written.back()).second, "export_gguf",
+             "the token '{}' is in the vocabulary: it is the name of an unused row", written.back());
+    types.push_back(kUnused);
+  }
   model.metadata.emplace_back("tokenizer.ggml.model", std::string("gpt2"));
   model.metadata.emplace_back("tokenizer.ggml.pre", options.pattern);
-  model.metadata.emplace_back("tokenizer.ggml.token_type", token_types(options));
+  model.metadata.emplace_back("tokenizer.ggml.token_type", std::move(types));
   model.metadata.emplace_back("tokenizer.ggml.tokens", std::move(written));
   model.metadata.emplace_back("tokenizer.ggml.merges", options.merges);
   model.metadata.emplace_back("tokenizer.ggml.add_bos_token", false);
+  add_control(model, options, "tokenizer.ggml.bos_token_id", kFirst);
+  add_control(model, options, "tokenizer.ggml.eos_token_id", kLast);
 }
 
 bool take_tokens(const TokenTable& table, GgufOptions& options) {

@@ -28,13 +28,14 @@ Shape OnnxTensorReader::tensor_shape(const onnx::TensorProto& value, const std::
   if (value.dims_size() > kMostAxes) fail(place, fmt::format("it has {} axes", value.dims_size()));
   std::int64_t count = 1;
   for (const auto size : value.dims()) {
+    // Compares before the multiplication, so that the product cannot overflow.
     if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size)) fail(place, "its shape is absurd");
     count *= size;
   }
   return {value.dims().begin(), value.dims().end()};
 }
 
-/// Converts u32 and u64 to i64.
+// Converts u32 and u64, which have no DType, to i64. ONNX stores both in the typed field uint64_data.
 Tensor OnnxTensorReader::wide_unsigned(const onnx::TensorProto& value, const std::string& place) const {
   const Shape shape = tensor_shape(value, place);
   const std::size_t size = value.data_type() == onnx::TensorProto::UINT32 ? 4 : 8;
@@ -70,6 +71,7 @@ Tensor OnnxTensorReader::read(const onnx::TensorProto& value, const std::string&
     fail(place, fmt::format("{} of {} takes {} bytes, the file has {}", to_string(shape), name(*dtype), bytes,
                             value.raw_data().size()));
   Tensor out = Tensor::empty(shape, *dtype);
+  // Raw data is little-endian, like the host.
   if (bytes > 0) std::memcpy(out.mutable_raw(), value.raw_data().data(), bytes);
   return out;
 }
@@ -99,6 +101,7 @@ Tensor OnnxTensorReader::typed(const onnx::TensorProto& value, const Shape& shap
 template <class T, class Field>
 Tensor OnnxTensorReader::numbers(const Field& field, const Shape& shape, DType dtype,
                                  const std::string& place) const {
+  // An entry of a 4-bit type holds a byte with two codes.
   const auto count = byte_size(dtype, numel(shape)) / static_cast<std::int64_t>(sizeof(T));
   if (field.size() != count)
     fail(place,
@@ -106,8 +109,8 @@ Tensor OnnxTensorReader::numbers(const Field& field, const Shape& shape, DType d
   Tensor out = Tensor::empty(shape, dtype);
   std::int64_t at = 0;
   for (const auto number : field) {
-    const T kept = static_cast<T>(number);
-    std::memcpy(static_cast<std::byte*>(out.mutable_raw()) + at, &kept, sizeof(T));
+    const T element = static_cast<T>(number);
+    std::memcpy(static_cast<std::byte*>(out.mutable_raw()) + at, &element, sizeof(T));
     at += static_cast<std::int64_t>(sizeof(T));
   }
   return out;
@@ -127,6 +130,7 @@ Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& s
     else if (entry.key() != "checksum")
       fail(place, "its external data has '" + entry.key() + "', which is unknown");
   }
+  // Offset and length are untrusted: memory is allocated only after the comparison with the size of the file.
   const FileReader file(external_path(location, place));
   if (static_cast<std::size_t>(length) != bytes || offset > file.size() || length > file.size() - offset)
     fail(place, fmt::format("{} bytes at {} of {} are not a {} of {}", length, offset, location,
@@ -137,9 +141,10 @@ Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& s
 }
 
 std::int64_t OnnxTensorReader::parse_count(const std::string& text, const std::string& place) const {
+  // 18 digits fit int64.
   const bool digits =
       !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) fail(place, "its place in the external data is '" + text + "'");
+  if (!digits) fail(place, "offset or length of its external data is '" + text + "', not a number");
   return std::stoll(text);
 }
 
@@ -149,6 +154,7 @@ std::string OnnxTensorReader::external_path(const std::string& location, const s
   if (location.find('\0') != std::string::npos)
     fail(place, "the name of its external data has a NUL: '" + location.substr(0, location.find('\0')) + "'");
   std::error_code error;
+  // Both paths are resolved, so neither ".." nor a symbolic link can lead out of the folder.
   const fs::path folder = fs::weakly_canonical(fs::absolute(path_, error).parent_path(), error);
   const fs::path file = fs::weakly_canonical(folder / location, error);
   const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());

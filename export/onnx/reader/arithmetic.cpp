@@ -19,6 +19,7 @@ ImportValue shifted(const OpImport& op, const ImportValue& x, double by, const s
 ImportValue scaled(const OpImport& op, const ImportValue& x, double factor, const std::string& suffix = {}) {
   return factor == 1 ? x : one(op, "scale", x, {{"factor", factor}}, suffix);
 }
+// Model files cannot store infinity, so an open bound is 1e30 or -1e30.
 ImportValue clipped(const OpImport& op, const ImportValue& x, double low, double high) {
   return one(op, "clip", x, {{"low", std::max(low, -1e30)}, {"high", std::min(high, 1e30)}});
 }
@@ -34,6 +35,7 @@ std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
     rank = std::max(rank, operand_rank(op.input(i)));
   }
   std::vector<ImportValue> out;
+  // Axes broadcast from the end, so the distance of the batch from the end must be equal.
   std::ptrdiff_t samples = -1;
   for (std::size_t i = 0; i < count; ++i) {
     out.push_back(op.operand(i, rank));
@@ -67,6 +69,7 @@ struct WithNumber {
   bool first = false;  ///< whether the number is the first input
 
   explicit WithNumber(const OpImport& op) {
+    // A number becomes an option of the layer. A learned number stays a parameter.
     if (op.input_count() != 2 || op.is_number(0) == op.is_number(1)) return;
     first = op.is_number(0);
     const ImportValue& other = op.input(first ? 1 : 0);
@@ -82,6 +85,7 @@ NodeOptions plain_options(const OpImport& op, const OperatorSchema& row) {
   NodeOptions options;
   for (const OperatorOption& option : row.options()) {
     if (option.onnx.empty()) continue;
+    // Options with the default are left out, so that imported model files stay short.
     const std::string attribute(option.onnx), name(option.name);
     if (option.is_choice()) {
       const std::string text = op.text(attribute, std::string(option.choices[0]));
@@ -154,7 +158,7 @@ ImportValue divide(const OpImport& op) {
 /// Computes powers of integers. The result with a negative exponent is at most 1/2 and is rounded to 0.
 ImportValue whole_power(const OpImport& op) {
   const bool whole = op.type(1).is_integer() || (op.is_number(1) && op.scalar(1) == std::floor(op.scalar(1)));
-  op.check(whole, "it raises whole numbers to a power that is none: convert them to f32 before it");
+  op.check(whole, "it raises whole numbers to a fractional power: convert them to f32 before it");
   return one(op, "round", op.layer("pow", {}, operands(op, 2), {}, "pow"));
 }
 
@@ -163,6 +167,7 @@ ImportValue power(const OpImport& op) {
   const WithNumber with(op);
   if (with.x == nullptr || with.first) return both(op, "pow");
   if (with.number == 1) return *with.x;
+  // A square root is correctly rounded, a general power is not.
   if (with.number == 0.5) return one(op, "sqrt", *with.x);
   return one(op, "power", *with.x, {{"exponent", with.number}});
 }
@@ -195,6 +200,7 @@ ImportValue reduced(const OpImport& op, const ImportValue& x, const char* type,
   const int rank = static_cast<int>(x.shape.size());
   const auto given = op.list("axes", 1);
   if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
+  // Without axes, ONNX reduces all of them.
   auto axes = normalized_axes(op, given, rank);
   if (axes.empty())
     for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
@@ -215,6 +221,7 @@ ImportValue reduce_any_mean(const OpImport& op) {
   const ImportValue& x = op.value();
   if (!op.result_type().is_integer()) return reduced(op, x, "mean");
   const ImportValue y = reduced(op, x, "sum", "sum");
+  // The sum of integers is exact, the mean is not: its fraction is dropped after the division.
   const auto count = static_cast<double>(numel(x.shape) / numel(y.shape));
   return truncated(op, op.layer("div", {}, {y, op.parameter(Tensor::full({1}, count), {1}, false)}));
 }

@@ -66,6 +66,7 @@ class AttentionNode {
              "it has {} queries and {} keys: products up to {} are supported", queries_, keys_, kMostOfMask);
     scale_ = op.has("scale") ? op.number("scale", 1) : 1 / std::sqrt(double(q_.shape[3]));
     by_products_ = cap_ > 0 || gives(3);
+    // Query i has the position offset + i: ONNX numbers queries after the past keys.
     offset_ = op.has_input(past_key) ? keys_ - op.value(key).shape.at(rows() ? 1 : 2) : 0;
   }
 
@@ -121,6 +122,7 @@ class AttentionNode {
                        right = op_.integer("right_window_size", -1, -1, kLargestSize);
     if (lengths_.has_value()) return hide_by_lengths(causal, left, right);
     const bool all_count = counted_ < 0 || counted_ == keys_;
+    // The causal order of the layer: the last query sees all keys, and there are no windows or lengths.
     if (causal && !by_products_ && left < 0 && all_count && offset_ == keys_ - queries_) {
       causal_ = true;
       return;
@@ -260,6 +262,7 @@ class AttentionNode {
   }
 
   ImportValue as_layer() {
+    // The layer repeats heads of keys and values itself, if there are fewer than heads of queries.
     std::vector<ImportValue> inputs{q_, k_, v_};
     if (const auto sum = sum_of_masks()) inputs.push_back(*sum);
     return op_.layer("scaled_dot_product_attention", attention_options(q_.shape, scale_, causal_), inputs);

@@ -30,6 +30,7 @@ ImportValue shift_axis(const OpImport& op, const ImportValue& x, int axis, std::
   return op.layer("pad", {{"before", before}, {"after", after}}, {x}, {}, "moved");
 }
 
+// Returns (exp(x) + exp(-x)) / 2, or with "sub" their difference: cosh and sinh.
 ImportValue half_of_exponentials(const OpImport& op, const char* how) {
   const auto up = op.layer("exp", {}, {op.value()}, {}, "exp"),
              down = op.layer("reciprocal", {}, {up}, {}, "reciprocal");
@@ -81,12 +82,12 @@ ImportValue triangle(const OpImport& op) {
   check_not_samples(op, rank - 2);
   const bool upper = op.integer("upper", 1, 0, 1) == 1;
   const std::int64_t shift = op.has_input(1) ? op.whole_scalar(1) : 0;
-  const Tensor kept = binary_mask(x.shape[x.shape.size() - 2], x.shape.back(), [&](auto row, auto column) {
+  const Tensor ones = binary_mask(x.shape[x.shape.size() - 2], x.shape.back(), [&](auto row, auto column) {
     return upper ? column - row >= shift : column - row <= shift;
   });
   Shape shape(static_cast<std::size_t>(rank) - 3, 1);
-  shape.insert(shape.end(), {kept.dim(0), kept.dim(1)});
-  return op.layer("multiply", {}, {x, op.parameter(kept, shape, false)});
+  shape.insert(shape.end(), {ones.dim(0), ones.dim(1)});
+  return op.layer("multiply", {}, {x, op.parameter(ones, shape, false)});
 }
 
 /// Computes a - b * floor(a / b), or with the sign of a: a - b * trunc(a / b).

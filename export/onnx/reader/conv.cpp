@@ -48,6 +48,7 @@ Tensor equalize_pads(const OpImport& op, Tensor weight, Window& window) {
     auto &before = window.before[i], &after = window.after[i];
     const std::int64_t more = std::abs(before - after);
     if (more == 0) continue;
+    // A tap covers `dilation` pixels. Many zero taps would cost more than a pad layer.
     const std::int64_t taps = more / window.dilation[i];
     if (more % window.dilation[i] != 0 || taps > window.kernel[i]) continue;
     weight = padded(weight, static_cast<int>(i) + 2, before < after ? taps : 0, before < after ? 0 : taps);
@@ -136,6 +137,8 @@ ImportValue conv_transpose(const OpImport& op) {
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   const Window given = window;
   for (std::size_t i = 0; i < kernel.size(); ++i)
+    // The pads of a transposed convolution cut its output. The layer cuts the smaller pad on both sides, and
+    // `cropped` the rest.
     window.before[i] = window.after[i] = std::min(given.before[i], given.after[i]);
   const std::int64_t channels = weight.dim(1) * groups;
   auto options = conv_options(window, channels, groups, op.has_input(2));

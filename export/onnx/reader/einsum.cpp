@@ -25,6 +25,7 @@ struct Equation {
     for (const auto* letters : {&a, &b, &y})
       for (const char c : *letters)
         op.check(std::ranges::count(*letters, c) == 1, "its equation '{}' has a letter twice", text);
+    // A letter of one input alone that the output lacks is a sum before the product.
     for (const char c : a + b)
       op.check(has(y, c) || (has(a, c) && has(b, c)), "its equation '{}' sums up one input alone", text);
   }
@@ -74,9 +75,11 @@ ImportValue as_matrices(const OpImport& op, const ImportValue& x, const std::str
 /// Computes a matrix product between transposes.
 ImportValue einsum(const OpImport& op) {
   const Equation e(op);
+  // With rank 8, a constant keeps all its axes and gets a first axis of 1.
   const ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(!a.fixed && !b.fixed && a.shape.size() == e.a.size() && b.shape.size() == e.b.size(),
            "its inputs do not fit its equation, or one of them is a constant");
+  // Axes of a product of matrices: `shared` are in both inputs and the output, `summed` only in the inputs.
   const auto shared = filtered(
                  e.a, [](bool, bool in_b, bool in_y) { return in_b && in_y; }, e),
              summed = filtered(

@@ -75,6 +75,7 @@ void ElementTypes::add(const std::vector<OnnxNode>& nodes) {
       for (const auto& value : branch.initializers) add(value);
       add(branch.nodes);
       for (std::size_t i = 0; i < std::min(node.outputs.size(), branch.outputs.size()); ++i)
+        // Both branches of an If have the same types. The last one is kept.
         types_[node.outputs[i]] = of(branch.outputs[i]);
     }
     for (std::size_t i = 0; i < node.outputs.size() && node.branches.empty(); ++i)
@@ -92,6 +93,7 @@ ElementType ElementTypes::result(const OnnxNode& node, std::size_t output) const
   if (node.op == "Constant" || node.op == "ConstantOfShape") return type_of_attribute(node);
   if (gives_truth(node, output)) return kTruth;
   if (gives_counts(node, output)) return kCount;
+  // All other operators return the type of an input.
   const std::size_t input = typed_input(node);
   return input < node.inputs.size() ? of(node.inputs[input]) : ElementType{};
 }
@@ -108,6 +110,7 @@ ElementType cast_type(const NodeReader& node) {
 
 std::vector<OnnxNode> with_casts(std::vector<OnnxNode> nodes, const ElementTypes& types) {
   for (auto& node : nodes) {
+    // Branches are imported as nodes of the graph later.
     for (auto& branch : node.branches) branch.nodes = with_casts(std::move(branch.nodes), types);
     if (node.op != "CastLike" || !node.domain.empty() || node.inputs.size() != 2) continue;
     const ElementType to = types.of(node.inputs[1]);
@@ -145,10 +148,12 @@ ImportValue wrap_integer(const OpImport& op, const ImportValue& x, DType type) {
 }  // namespace
 
 ImportValue converted(const OpImport& op, const ImportValue& x, ElementType from, ElementType to) {
+  // Booleans are 0 and 1, which every type contains.
   if (from == to || (from.boolean && !to.boolean)) return x;
   if (to.boolean) return op.layer("sign", {}, {op.layer("abs", {}, {x}, {}, "abs")});
   if (to.dtype == DType::f32 || to.dtype == DType::f64) return x;
   if (is_floating(to.dtype)) {
+    // The significands of f16 and bf16 have at least 8 bits, so 8-bit integers are exact.
     if (from.is_integer() && bit_width(from.dtype) == 8) return x;
     return op.layer("round_to", {{"type", std::string(name(to.dtype))}}, {x});
   }

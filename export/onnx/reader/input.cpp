@@ -32,7 +32,7 @@ Shape sample_sizes(const OnnxValueInfo& input, const Shape& given, bool part = f
   const std::string name = input.name.substr(0, 100),
                     text = input.has_shape ? shape_text(input) : "of any shape";
   if (!input.has_shape) {
-    FQ_CHECK(!given.empty(), "import_onnx", "the input '{}' is {}: give the shape of one sample", name, text);
+    FQ_CHECK(!given.empty(), "import_onnx", "the input '{}' is {}: use the shape of one sample", name, text);
     return given;
   }
   FQ_CHECK(input.shape.size() >= (part ? 1 : 2) && input.shape.size() <= 8, "import_onnx",
@@ -44,7 +44,7 @@ Shape sample_sizes(const OnnxValueInfo& input, const Shape& given, bool part = f
   for (std::size_t i = 1; i < input.shape.size(); ++i) {
     const auto size = input.shape[i].size;
     FQ_CHECK(size >= 0 || !given.empty(), "import_onnx",
-             "the input '{}' is {}: give the shape of one sample, without the batch", name, text);
+             "the input '{}' is {}: use the shape of one sample, without the batch", name, text);
     FQ_CHECK(size < 0 || given.empty() || given[i - 1] == size, "import_onnx",
              "the input '{}' is {}: {} does not fit a sample of it", name, text, to_string(given));
     shape.push_back(size >= 0 ? size : given[i - 1]);
@@ -54,6 +54,7 @@ Shape sample_sizes(const OnnxValueInfo& input, const Shape& given, bool part = f
 
 void check_sample(const Shape& shape) {
   std::int64_t left = kLargestSize;
+  // Divides the limit, so that no product overflows.
   for (const auto size : shape) left = size > 0 ? left / size : 0;
   FQ_CHECK(left > 0, "import_onnx", "one sample is {}: it is empty or has more than {} elements",
            to_string(shape), kLargestSize);
@@ -106,6 +107,7 @@ std::string batch_mismatch(const OnnxValueInfo& first, const OnnxValueInfo& inpu
 /// Returns the reason why inputs cannot be parts of one row. Empty if they can.
 std::string parts_problem(const std::vector<const OnnxValueInfo*>& open) {
   for (std::size_t i = 1; i < open.size(); ++i) {
+    // In both directions: either input may have the batch symbol of the other on a later axis.
     for (const auto& [a, b] : {std::pair(open[0], open[i]), std::pair(open[i], open[0])})
       if (auto why = batch_mismatch(*a, *b); !why.empty()) return why;
   }
@@ -260,6 +262,7 @@ GraphInputs::Fixed fixed_value(const OnnxValueInfo& input, const Tensor& value, 
   const Tensor exact = fitted(input, value, of_batch);
   if (!is_floating(input.dtype))
     for (const double v : exact.to_vector<double>())
+      // Doubles hold all integers up to 2^53.
       FQ_CHECK(v == std::floor(v) && std::abs(v) <= 9007199254740992.0, "import_onnx",
                "the input {} is fixed by {}: whole numbers are needed", described(input), v);
   return {exact.to(input.dtype), std::move(of_batch)};

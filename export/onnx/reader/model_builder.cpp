@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 33;  // largest value of one sample
 
+// Builds the layer with the registry of model files, so that an import can be loaded again, and runs it on
+// `meta`, which computes shapes and allocates no values.
 Shape output_shape(const ModelNode& node, const std::vector<Shape>& shapes, ModelBudget& budget) {
   const auto layer = layer_registry().find(node.type)->second.make(LayerOptions(node, shapes, 0, budget));
   const MetaScope scope(*layer);
@@ -69,6 +71,7 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
   } catch (const ArgumentError& error) {
     from.fail("{}", show_batch_symbol(unplaced(error.what(), node.place)));
   }
+  // Fixed values have a first axis of 1 that broadcasts against the batch.
   out.fixed = (type == "parameter" && out.shape.at(0) == 1) ||
               std::ranges::all_of(inputs, [](const ImportValue& input) { return input.fixed; });
   from.check(out.fixed || batch_axis(out.shape) >= 0, "it mixes samples: no axis of its output is the batch");
@@ -93,12 +96,14 @@ std::string ModelBuilder::unique(const std::string& name) {
 }
 
 ModelBuilder::Built ModelBuilder::finish(const std::string& name, const ImportValue& output) const {
+  // Layers are in the order of execution: one pass from the end finds all that the output needs.
   std::set<std::string> needed{output.node};
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
     if (needed.contains(node->name)) needed.insert(node->inputs.begin(), node->inputs.end());
   ModelNodes nodes;
   StateDict state;
   for (const Layer& node : nodes_) {
+    // Unused parts stay, because rows of the data set contain them.
     if (!needed.contains(node.name) && node.type != "input_part") continue;
     nodes.push_back(node);
     for (const auto& [kind, value_name, value] : node.values)
@@ -120,6 +125,7 @@ std::string node_module_path(const OnnxNode& node) {
   parts.pop_back();
   std::string path, last;
   for (const auto& part : parts) {
+    // PyTorch writes each module with its whole path, "/layer1/layer1.0/conv1": the parts overlap.
     const bool repeats = !last.empty() && part.starts_with(last + ".");
     path += (path.empty() ? "" : ".") + (repeats ? part.substr(last.size() + 1) : part);
     last = part;

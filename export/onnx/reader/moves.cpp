@@ -17,6 +17,7 @@ void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
 ImportValue select_positions(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
                              const std::string& suffix) {
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
+  // All positions in ascending order: nothing to do, also for the batch.
   if (std::ssize(picks) == size && std::ranges::adjacent_find(picks, std::greater_equal{}) == picks.end())
     return x;
   check_not_samples(op, x, axis);
@@ -25,6 +26,7 @@ ImportValue select_positions(const OpImport& op, const ImportValue& x, int axis,
     none.shape[static_cast<std::size_t>(axis)] = 0;
     return none;
   }
+  // A regular distance is a slice, which exporters write without a list of indices.
   const std::int64_t step = picks.size() > 1 ? picks[1] - picks[0] : 1;
   const auto regular = [&](std::size_t i) {
     return picks[i] == picks[0] + static_cast<std::int64_t>(i) * step;
@@ -57,6 +59,7 @@ ImportValue slice(const OpImport& op) {
            "it has {} starts, {} ends and {} axes", starts.size(), ends.size(), axes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
+    // PyTorch slices the batch from 0 to the largest integer.
     if (axes[i] == batch_axis(x.shape) && starts[i] == 0 && ends[i] >= size) continue;
     const auto picks = slice_picks(op, starts[i], ends[i], steps.empty() ? 1 : steps[i], size);
     x = select_positions(op, x, axes[i], picks, i + 1 < axes.size() ? "slice" : "");
@@ -84,6 +87,7 @@ ImportValue split(const OpImport& op) {
     std::iota(picks.begin(), picks.end(), begin);
     begin += sizes[i];
     const ImportValue part = select_positions(op, x, axis, picks, "part" + std::to_string(i));
+    // The builder returns the first output and sets the others.
     i == 0 ? void(first = part) : op.give(i, part);
   }
   return first;
@@ -101,6 +105,7 @@ ImportValue gather(const OpImport& op) {
     if (pick < 0) pick += size;
     op.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
   }
+  // A single index removes the axis, and indices of rank 2 replace it by two axes.
   const ImportValue y = select_positions(op, x, axis, picks, indices.rank() == 1 ? "" : "slice");
   if (indices.rank() == 1) return y;
   check_not_samples(op, x, axis);
@@ -112,13 +117,14 @@ ImportValue gather(const OpImport& op) {
 /// Takes elements at constant indices of the first axes. PyTorch writes indexing with lists this way.
 ImportValue gather_nd(const OpImport& op) {
   const ImportValue& x = op.value();
-  if (!op.is_constant(1)) op.unsupported("by computed places");
+  if (!op.is_constant(1)) op.unsupported("by computed indices");
   op.check(op.integer("batch_dims", 0, 0, 8) == 0, "its batch_dims are not 0");
   const Shape places = op.constant(1).shape();
   op.check(!places.empty() && places.back() >= 1 && places.back() <= value_rank(x),
            "its indices are {}, its input has {} axes", op.constant(1).describe(), value_rank(x));
   const auto axes = static_cast<std::size_t>(places.back());
   for (std::size_t i = 0; i < axes; ++i) check_not_samples(op, x, static_cast<int>(i));
+  // The indexed axes are merged into one, and each row of indices becomes one position of it.
   const Numbers given = integer_list(op, op.constant(1).reshape({-1}));
   Numbers picks;
   for (std::size_t i = 0; i < given.size(); i += axes) {
@@ -156,6 +162,7 @@ ImportValue pad(const OpImport& op) {
   if (std::ranges::all_of(given, [](auto size) { return size == 0; })) return x;
   for (const auto size : given)
     op.check(size <= kLargestPad, "it pads by {}: up to {} are supported", size, kLargestPad);
+  // Layers "pad" have no pads for the batch.
   op.check(given[0] == 0 && given[rank] == 0, "it adds samples: its pads of the batch are {} and {}",
            given[0], given[rank]);
   const auto mode = op.text("mode", "constant");
@@ -186,6 +193,7 @@ ImportValue depth_to_space(const OpImport& op) {
   op.check(x.shape.size() == 4 && x.shape[1] % (r * r) == 0, "its input is {}", to_string(x.shape));
   if (is_column_row_depth(op)) return op.layer("pixel_shuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1] / (r * r), h = x.shape[2], w = x.shape[3];
+  // DCR: the rows and columns of a block come before the channels.
   const auto squares = op.reshaped(x, {n, r, r, c, h, w}, "squares");
   const auto transposed =
       op.layer("transpose", {{"axes", Shape{0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
@@ -199,6 +207,7 @@ ImportValue space_to_depth(const OpImport& op) {
            to_string(x.shape));
   if (is_column_row_depth(op)) return op.layer("pixel_unshuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2] / r, w = x.shape[3] / r;
+  // DCR, the inverse of the above.
   const auto squares = op.reshaped(x, {n, c, h, r, w, r}, "squares");
   const auto transposed =
       op.layer("transpose", {{"axes", Shape{0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");

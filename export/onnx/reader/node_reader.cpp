@@ -11,6 +11,7 @@ namespace {
 void pads_of_attribute(const NodeReader& node, Window& window) {
   const std::size_t axes = window.kernel.size();
   const auto pads = node.sizes("pads", 2 * axes, 0, 0);
+  // ONNX lists the pads before all axes, then the pads after all axes.
   const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(axes);
   window.before.assign(pads.begin(), middle);
   window.after.assign(middle, pads.end());
@@ -19,6 +20,7 @@ void pads_of_attribute(const NodeReader& node, Window& window) {
 /// Sets pads so that there is one output per stride within the image.
 void pads_of_same(Window& window, const std::vector<std::int64_t>& image, bool upper) {
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
+    // ONNX's SAME: ceil(image / stride) outputs. An odd pad is at the end for SAME_UPPER.
     const auto outputs = (image[i] + window.stride[i] - 1) / window.stride[i];
     const auto total =
         std::max<std::int64_t>(0, (outputs - 1) * window.stride[i] + window.extent(i) - image[i]);
@@ -34,6 +36,7 @@ const T* NodeReader::find(std::string_view key) const {
   const auto* value = node_.attribute(key);
   if (value == nullptr) return nullptr;
   const auto* typed = std::get_if<T>(value);
+  // An attribute of another type is an error, never the default.
   check(typed != nullptr, "its attribute '{}' is of another type than the operator's", key);
   return typed;
 }
@@ -73,6 +76,7 @@ double NodeReader::number(std::string_view key, double fallback) const {
 
 std::string NodeReader::text(std::string_view key, const std::string& fallback) const {
   const auto* given = find<std::string>(key);
+  // Limits untrusted text in messages. No supported value is longer.
   return given != nullptr ? given->substr(0, 80) : fallback;
 }
 
@@ -83,6 +87,7 @@ std::string NodeReader::origin() const {
 
 void NodeReader::fail_text(const std::string& message) const { throw ArgumentError(origin() + message); }
 
+// std::to_chars writes the shortest text that reads back as the same float.
 double shortest(float value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -114,6 +119,7 @@ Window read_window(const NodeReader& node, std::vector<std::int64_t> kernel,
 }
 
 NodeOption one_or_list(const std::vector<std::int64_t>& sizes) {
+  // Model files have a number for windows of equal sizes, like PyTorch's arguments.
   const bool same = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes[0]; });
   return same ? NodeOption(sizes.at(0)) : NodeOption(sizes);
 }

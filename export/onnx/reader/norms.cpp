@@ -8,6 +8,7 @@ namespace {
 
 /// Returns the first of the axes. They must be the last axes of the input.
 int first_axis(const OpImport& op, int rank) {
+  // ONNX has the first axis, a pattern the axes of its means.
   const auto given = op.has("axes") ? op.integers("axes") : Shape{op.integer("axis", -1, -8, 8)};
   const auto axes = normalized_axes(op, given, rank);
   op.check(!axes.empty(), "it has no axes");
@@ -55,9 +56,10 @@ ImportValue batch_norm(const OpImport& op) {
              x.shape[1]);
   op.check(op.integer("spatial", 1, 0, 1) == 1, "it has statistics for each pixel: 'spatial' is 0");
   NodeOptions options;
-  const double eps = op.number("epsilon", 1e-5), kept = op.number("momentum", 0.9);
+  // In ONNX, momentum weights the old statistics, in PyTorch the new statistics.
+  const double eps = op.number("epsilon", 1e-5), momentum = op.number("momentum", 0.9);
   if (eps != 1e-5) options["eps"] = eps;
-  if (kept != 0.9) options["momentum"] = shortest(static_cast<float>(1 - kept));
+  if (momentum != 0.9) options["momentum"] = shortest(static_cast<float>(1 - momentum));
   return op.layer("batch_norm", options, {x}, values);
 }
 
@@ -66,6 +68,7 @@ ImportValue layer_norm(const OpImport& op) {
   const int first = first_axis(op, static_cast<int>(x.shape.size()));
   const Shape shape(x.shape.begin() + first, x.shape.end());
   const std::int64_t given = op.has_input(1) ? op.weight(1).numel() : 1;
+  // ONNX lets the scale broadcast. Layers have one scale per element of the normalized axes.
   op.check(op.node().domain == kPatternDomain || given == numel(shape),
            "its scale has {} elements, its axes have {}", given, numel(shape));
   op.check(numel(shape) <= std::max<std::int64_t>(given, 1 << 20),
@@ -102,6 +105,7 @@ ImportValue instance_norm(const OpImport& op) {
 
 ImportValue group_norm(const OpImport& op) {
   const ImportValue& x = op.value();
+  // Opsets 18 to 20 have one scale per group.
   op.check(x.shape.size() >= 2 && op.opset() >= 21,
            "its version has a scale for each group, not for each channel");
   auto options = epsilon(op);

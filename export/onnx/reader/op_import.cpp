@@ -12,6 +12,7 @@ const ImportValue& OpImport::value(std::size_t i) const {
   check(has_input(i) && i < inputs_.size(), "its input {} is missing", i);
   check_elements(i);
   if (!inputs_[i].is_constant()) return inputs_[i];
+  // A builder may ask several times for an input. Its constant becomes one layer.
   auto made = made_.find(i);
   if (made == made_.end()) made = made_.emplace(i, layer_of_constant(i)).first;
   return made->second;
@@ -20,6 +21,7 @@ const ImportValue& OpImport::value(std::size_t i) const {
 ImportValue OpImport::layer_of_constant(std::size_t i) const {
   const Tensor& value = inputs_[i].constant;
   if (value.rank() == 0 || value.numel() == 0) unsupported("of a constant");
+  // Masks and counts keep their values. Weights of the file are trained further.
   const bool trained = inputs_[i].learned && is_floating(value.dtype());
   return reshaped(parameter(value, value.shape(), trained), value.shape());
 }
@@ -44,12 +46,14 @@ Tensor clamp_infinities(const Tensor& x) {
 ImportValue OpImport::parameter(const Tensor& value, Shape shape, bool learned, bool repeat) const {
   check(bit_width(value.dtype()) >= 8, "its constant is {}", value.describe());
   if (shape.empty()) shape = {1};
+  // value: [shape..], stored as [1, shape..], so that it broadcasts against a batch.
   const Tensor floats = clamp_infinities(value.to(DType::f32));
   Shape whole = shape;
   whole.insert(whole.begin(), 1);
   NodeOptions options{{"shape", shape}};
   if (!learned) options["trained"] = false;
   if (repeat) options["repeat"] = true;
+  // A layer has an input. A parameter reads only the batch of the network's input.
   return layer("parameter", options, {context_.input}, {{"parameters", "value", floats.reshape(whole)}},
                "parameter");
 }
@@ -70,6 +74,7 @@ ImportValue OpImport::operand(std::size_t i, std::size_t rank) const {
   Shape shape = in.constant.shape();
   check(shape.size() <= rank, "its constant is {}, its other input has {} axes", in.constant.describe(),
         rank);
+  // The first axis meets the batch of the other input and must be 1. A layer "parameter" has it implicitly.
   if (shape.size() == rank && rank > 0) {
     check(is_batch(shape[0]) && shape[0] == 1, "its constant is {}: it differs from sample to sample",
           in.constant.describe());
@@ -96,6 +101,7 @@ double OpImport::scalar(std::size_t i) const {
   const Tensor& tensor = constant(i);
   check(tensor.numel() == 1 && bit_width(tensor.dtype()) >= 8, "its input {} is {}: one number is needed", i,
         tensor.describe());
+  // Options of layers are doubles: 0.1f should be 0.1 there.
   return tensor.dtype() == DType::f32 ? shortest(static_cast<float>(tensor.item())) : tensor.item();
 }
 
@@ -125,6 +131,7 @@ ImportValue OpImport::reshaped(const ImportValue& x, const Shape& shape, const s
       samples == 0 && shape[0] == kSymbolicBatch && x.shape[0] == kSymbolicBatch && shape.size() > 1;
   if (!first) {
     Shape whole = shape;
+    // With "whole" the shape includes the batch, here on an axis other than the first.
     if (samples >= 0) whole[static_cast<std::size_t>(samples)] = -1;
     return layer("reshape", {{"shape", whole}, {"whole", true}}, {x}, {}, suffix);
   }

@@ -65,6 +65,7 @@ std::string type_words(std::string_view type) {
 
 /// Returns the schema letters for the type of an attribute.
 std::string_view type_letters(const OnnxNode& node, const std::string& name, const OnnxAttribute& value) {
+  // In the order of the alternatives of OnnxAttribute.
   constexpr std::string_view letters[] = {"", "i", "f", "s", "is", "fs", "ss", "t"};
   static_assert(std::variant_size_v<OnnxAttribute> == std::size(letters));
   const bool is_graph = std::ranges::find(node.branches, name, &OnnxBranch::name) != node.branches.end();
@@ -96,6 +97,7 @@ void check_value(const NodeReader& reader, const SchemaAttribute& known, const O
   const std::string_view type = type_letters(reader.node(), known.name, value);
   reader.check(type == known.type, "attribute '{}' is {}: it must be {}", known.name, type_words(type),
                type_words(known.type));
+  // Without a list the builder reads the value. With a list, any other value is an error.
   if (known.allowed.empty()) return;
   const std::string text = value_text(value);
   reader.check(std::ranges::find(known.allowed, text) != known.allowed.end(),
@@ -140,7 +142,7 @@ constexpr WayRound kWays[] = {
     {"TopK*", "export the network up to its logits"},
     {"NonMaxSuppression*", "export the network up to its logits"},
     {"Gather of other*", "select by constants: torch.index_select, or slices"},
-    {"GatherND*", "read values at fixed places: an index that is a constant"},
+    {"GatherND*", "use constant indices"},
     {"Sequence*",
      "lists of tensors: torch.nn.EmbeddingBag is written so, an Embedding and a mean of its rows are not"},
     {"ConcatFromSequence*", "lists of tensors: stack them by torch.stack, with a fixed number of them"},
@@ -166,6 +168,7 @@ std::string names_text(const std::vector<std::string>& names) {
 OnnxSchema::OnnxSchema(std::string_view inputs, std::string_view attributes) {
   for (std::string_view text : split(inputs, ' ')) {
     SchemaInput input;
+    // Suffixes are removed from the end of the notation: "@11-", then "?" or "*".
     read_opsets(text, input);
     input.optional = cut_mark(text, '?');
     input.variadic = cut_mark(text, '*');
@@ -202,10 +205,12 @@ void OnnxSchema::check(const OnnxNode& node, int opset) const {
 void OnnxSchema::check_inputs(const OnnxNode& node, int opset) const {
   const NodeReader reader(node);
   std::size_t count = node.inputs.size(), next = 0;
+  // Trailing empty names are missing inputs.
   while (count > 0 && node.inputs[count - 1].empty()) --count;
   for (const auto& input : inputs_) {
     if (!input.is_in(opset)) continue;
     reader.check(input.optional || reader.has_input(next), "its input {} ({}) is missing", next, input.name);
+    // A variadic input is the last one and takes the rest.
     if (input.variadic) return;
     ++next;
   }
@@ -214,6 +219,7 @@ void OnnxSchema::check_inputs(const OnnxNode& node, int opset) const {
 }
 
 const SchemaAttribute& OnnxSchema::known(const OnnxNode& node, const std::string& name, int opset) const {
+  // An attribute of another opset gets a message of its own, because the opset of the file may be wrong.
   const SchemaAttribute* other = nullptr;
   for (const auto& attribute : attributes_) {
     if (attribute.name != name) continue;
@@ -244,6 +250,7 @@ void check_operators(const OnnxModel& model, const std::vector<OnnxNode>& nodes)
   MissingNodes all;
   bool failed = false;
   for (const auto& node : nodes) {
+    // A file must not contain the nodes that only the reader inserts.
     if (node.domain == kPatternDomain || find_operator(node) == nullptr) {
       failed = failed || node.domain == kPatternDomain;
       all.add(node, operator_name(node));
@@ -256,6 +263,7 @@ void check_operators(const OnnxModel& model, const std::vector<OnnxNode>& nodes)
       all.add_error(error.what());
     }
   }
+  // Unknown operators alone are no error yet: folding or a pattern may replace their nodes.
   if (failed) all.check();
 }
 
@@ -284,7 +292,8 @@ void MissingNodes::check() const {
   }
   if (!list.empty())
     parts.push_back(fmt::format("these operators are not supported: {}", fmt::join(list, ", ")));
-  if (!ways.empty()) parts.push_back(fmt::format("ways round: {}", fmt::join(ways, "; ")));
+  if (!ways.empty()) parts.push_back(fmt::format("workarounds: {}", fmt::join(ways, "; ")));
+  // At most 50 errors: a graph may have thousands of nodes with the same one.
   parts.insert(parts.end(), errors_.begin(),
                errors_.begin() + std::min<std::ptrdiff_t>(std::ssize(errors_), 50));
   throw ArgumentError(fmt::format("{}{}", kFunction, fmt::join(parts, ". ")));

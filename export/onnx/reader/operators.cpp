@@ -9,6 +9,8 @@
 namespace fq::detail {
 namespace {
 
+// Attributes of several operators. Opset 6 aligned operands by `axis`, which is rejected. Later opsets align
+// the last axes.
 constexpr char kLegacyBroadcast[] = "axis:i~@-6 broadcast:i@-6", kReduced[] = "data axes?@18-",
                kReduction[] = "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-";
 
@@ -173,9 +175,12 @@ const std::vector<OperatorRow>& operator_table() {
     std::vector<OperatorRow> rows = other_rows();
     std::set<std::string_view> known;
     for (const auto& row : rows)
+      // A row above overrides the plain function of the same operator.
       if (row.domain.empty()) known.insert(row.name);
     for (const OperatorSchema& row : fq::operator_table()) {
       if (row.run == nullptr) continue;
+      // A pattern inserts nodes with the name of the function, for functions that are no ONNX operator of the
+      // opset.
       if (row.inputs == 1)
         rows.push_back({kPatternDomain, row.name, onnx_ops::recognised_function, "X", plain_attributes(row)});
       if (row.onnx.empty() || !known.insert(row.onnx).second) continue;
@@ -196,6 +201,7 @@ const OperatorSchema* plain_row(std::string_view onnx) {
 }
 
 const Operator* find_operator(const OnnxNode& node) {
+  // Schemas are parsed once. Keys refer to the static table.
   using Key = std::pair<std::string_view, std::string_view>;
   static const auto all = [] {
     std::map<Key, Operator> out;

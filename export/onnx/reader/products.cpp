@@ -50,6 +50,7 @@ ImportValue gemm(const OpImport& op) {
   if (!op.is_constant(1)) op.unsupported("by a computed weight");
   Tensor weight = matrix(op);
   if (op.integer("transB", 0, 0, 1) == 0) weight = transposed(weight);
+  // The factors alpha and beta become part of the parameters.
   weight = scaled(weight, op.number("alpha", 1));
   const double beta = op.number("beta", 1);
   const bool bias = op.has_input(2) && beta != 0;
@@ -94,6 +95,7 @@ ImportValue with_leading(const OpImport& op, const ImportValue& x, const Shape& 
 
 ImportValue product_of_values(const OpImport& op) {
   if (op.is_constant(0) && op.constant(0).rank() == 2) return product_from_left(op);
+  // With rank 8, a constant keeps all its axes and gets a first axis of 1.
   ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(a.shape.size() >= 2 && b.shape.size() >= 2, "its inputs have {} and {} axes", a.shape.size(),
            b.shape.size());

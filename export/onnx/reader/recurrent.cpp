@@ -94,6 +94,7 @@ Layer read_layer(const OpImport& op, std::int64_t steps) {
               direction == "reverse",
               false,
               is_batch_first(op)};
+  // ONNX has the gates i, o, f, g of LSTMs and z, r, n of GRUs. Layers have PyTorch's i, f, g, o and r, z, n.
   layer.order = is_lstm  ? std::vector<std::int64_t>{0, 2, 3, 1}
                 : is_gru ? std::vector<std::int64_t>{1, 0, 2}
                          : std::vector<std::int64_t>{0};
@@ -146,6 +147,7 @@ ImportValue reverse_steps(const OpImport& op, const ImportValue& x, const std::s
 ImportValue last_states(const OpImport& op, const ImportValue& y, const Layer& layer) {
   std::vector<ImportValue> ends;
   for (std::int64_t way = 0; way < layer.ways; ++way) {
+    // The reverse direction ends at the first step.
     const std::int64_t at = way == 0 && !layer.backwards ? y.shape[1] - 1 : 0;
     const auto step = op.layer("slice", {{"axis", 1}, {"begin", at}, {"end", at + 1}}, {y}, {}, "end");
     ends.push_back(op.layer("slice",

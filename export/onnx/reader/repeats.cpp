@@ -23,6 +23,7 @@ ImportValue expand(const OpImport& op) {
   const int samples = batch_axis(to);
   if (op.is_constant(0)) {
     const Tensor& x = op.constant(0);
+    // A single number may be expanded to a batch on any axis: the axis is first in a layer, and then moved.
     if (samples > 0 && x.numel() == 1) {
       Shape each = to;
       each.erase(each.begin() + samples);
@@ -38,6 +39,7 @@ ImportValue expand(const OpImport& op) {
     return each.shape == to ? each : op.layer("expand", {{"shape", Shape(to.begin() + 1, to.end())}}, {each});
   }
   const ImportValue& x = op.value();
+  // The target shape of a file with a fixed batch contains that batch.
   if (!to.empty() && samples < 0 && to.size() == x.shape.size() && op.is_batch(to[0])) to[0] = x.shape[0];
   to = broadcast_shapes(x.shape, to, "import_onnx");
   if (to == x.shape) return x;

@@ -56,8 +56,9 @@ Target uniform_scale_target(const OpImport& op, const Shape& from, const Shape& 
     out.shape[i] = static_cast<std::int64_t>(std::floor(size + 0.5));
     out.scales[i] = scale;
     exact = exact && static_cast<double>(out.shape[i]) == size;
+    // Layers round down, as Resize with scales. Sizes of a fixed ratio are rounded to nearest.
     op.check(std::floor(size) == std::floor(size + 0.5),
-             "it keeps the aspect ratio and rounds {} elements up: give sizes of one ratio", size);
+             "it keeps the aspect ratio and rounds {} elements up: use sizes of one ratio", size);
   }
   if (exact) out.scales.clear();
   return out;
@@ -65,6 +66,7 @@ Target uniform_scale_target(const OpImport& op, const Shape& from, const Shape& 
 
 Target target_from_sizes(const OpImport& op, const Shape& from, std::size_t at) {
   Shape sizes = fill_axes<std::int64_t>(op, integer_list(op, op.constant(at)), from.size(), 0);
+  // The batch keeps its size, marked by 0 as the axes without a given size.
   if (op.is_batch(sizes[0])) sizes[0] = 0;
   const auto policy = op.text("keep_aspect_ratio_policy", "stretch");
   if (policy == "not_larger" || policy == "not_smaller")
@@ -87,6 +89,7 @@ Target target(const OpImport& op, const Shape& from, std::size_t scales_at, std:
     out.shape[i] = static_cast<std::int64_t>(std::floor(size));
     exact = exact && static_cast<double>(out.shape[i]) == size;
   }
+  // Scales that follow exactly from the sizes are left out of the model file.
   if (exact) out.scales.clear();
   return out;
 }
@@ -131,9 +134,11 @@ ImportValue resized_by_old_version(const OpImport& op, const std::string& mode, 
   for (std::size_t i = 0; i < to.shape.size(); ++i) {
     const double scale = to.scale(i, x.shape);
     grows = grows || scale > 1;
-    Target& kept = scale < 1 ? larger : smaller;
-    kept.shape[i] = scale < 1 ? to.shape[i] : x.shape[i];
-    if (!kept.scales.empty()) kept.scales[i] = 1;
+    // The step that does not resize this axis keeps its size: the first one the old size, the second one the
+    // new size.
+    Target& other = scale < 1 ? larger : smaller;
+    other.shape[i] = scale < 1 ? to.shape[i] : x.shape[i];
+    if (!other.scales.empty()) other.scales[i] = 1;
   }
   const ImportValue y = resized(op, x, smaller, {mode, "asymmetric", "ceil"}, grows ? "smaller" : "");
   return resized(op, y, larger, {mode, "asymmetric", "floor"});

@@ -16,6 +16,7 @@ Shape sample(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 void place_batch(const OpImport& op, const Shape& from, Shape& to) {
   const int samples = batch_axis(from);
   if (samples < 0) return;
+  // A reshape keeps the order of the elements, so the sizes before the batch have the same product.
   const std::int64_t before = numel(Shape(from.begin(), from.begin() + samples));
   const std::int64_t batch = sample_elements(from) == numel(to) ? 1 : op.batch();
   if (batch < 1) return;
@@ -40,6 +41,7 @@ Shape target_shape(const OpImport& op, const Shape& from) {
     op.check(i < from.size(), "it keeps axis {} of {}", i, from.size());
     to[i] = from[i];
   }
+  // The target of a file with a fixed batch contains that batch, which becomes symbolic.
   const auto open_before = std::ranges::count(to, -1);
   if (open_before == 0 && batch_axis(to) < 0) place_batch(op, from, to);
   if (open_before == 1 && to[0] != -1 && op.is_batch(to[0]) && batch_axis(from) == 0 &&
@@ -82,6 +84,7 @@ ImportValue squeeze(const OpImport& op) {
   Shape to;
   for (std::size_t i = 0; i < x.shape.size(); ++i) {
     const bool named = std::ranges::find(axes, static_cast<int>(i)) != axes.end();
+    // The symbolic batch is never 1, although the file may have a batch of 1.
     op.check(!named || x.shape[i] == 1, "it removes axis {}, which is the batch or has several elements", i);
     if (x.shape[i] != 1 || (!axes.empty() && !named)) to.push_back(x.shape[i]);
   }
@@ -119,6 +122,7 @@ ImportValue concat(const OpImport& op) {
   op.check(values < op.input_count(), "it joins only constants");
   const ImportValue& x = op.value(values);
   for (std::size_t i = 0; i < op.input_count(); ++i)
+    // An empty slice adds nothing to the output.
     if (!op.input(i).is_empty()) parts.push_back(op.is_constant(i) ? op.each(i) : op.value(i));
   const int axis = normalized_axes(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
   op.check(axis != batch_axis(x.shape), "it joins along the batch, axis {}", axis);

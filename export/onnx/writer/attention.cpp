@@ -33,6 +33,7 @@ std::string swap_last_axes(Exporting& out, const Call& call, std::size_t i, cons
   const std::string y =
       out.graph().add("Transpose", Exporting::node_name(call) + ".turned", {floats}, {{"perm", axes}});
   const QuantizedTensor* codes = x.quantized();
+  // With a scale per channel, the scales would have to move with the axes.
   if (codes == nullptr || !codes->grid.granularity.is_per_tensor() || floats != out.input(call, i)) return y;
   return add_grid(out.graph(), out.options(),
                   {y, x.rank(), codes->grid, call.path, codes->grid.name + ".turned"});
@@ -44,6 +45,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
   auto* to = mask.mutable_data<float>();
   for (std::int64_t i = 0; i < queries; ++i)
     for (std::int64_t j = 0; j < keys; ++j)
+      // The queries are the last tokens: query i sees the keys before it, also the keys of a cache.
       *to++ = j <= i + keys - queries ? 0.0f : -std::numeric_limits<float>::infinity();
   return mask;
 }
@@ -65,7 +67,7 @@ std::string masked(Exporting& out, const Call& call, std::string scores, Shape s
                        {scores, graph.constant(name + ".causal_mask", causal_mask(queries, keys))});
   if (const Variable& given = call.inputs.at(mask); given.defined()) {
     FQ_CHECK(given.tensor().dtype() == DType::f32, "export_onnx",
-             "the mask of '{}' is {}: give one of floats, which are added", name, given.tensor().describe());
+             "the mask of '{}' is {}: use a mask of floats, which is added", name, given.tensor().describe());
     scores = graph.add("Add", name + ".masked", {scores, out.input(call, mask)});
   }
   return scores;
@@ -106,6 +108,8 @@ void rotary(Exporting& out, const Call& call) {
     const std::int64_t left = interleaved ? 2 * i : i, right = interleaved ? 2 * i + 1 : i + pairs;
     std::swap(partner[static_cast<std::size_t>(left)], partner[static_cast<std::size_t>(right)]);
     for (std::int64_t r = 0; r < rows; ++r) {
+      // Angles in double: float32 loses digits at large positions. (left, right) becomes (left cos - right
+      // sin, right cos + left sin).
       const double angle = static_cast<double>(first + r) * frequencies[static_cast<std::size_t>(i)];
       c[r * width + left] = c[r * width + right] = static_cast<float>(std::cos(angle) * magnitude);
       s[r * width + right] = static_cast<float>(std::sin(angle) * magnitude);

@@ -20,6 +20,7 @@ Shape open_batch(const Variable& value) {
 DType dtype_of_part(const std::string& type) {
   for (const DType dtype : {DType::f64, DType::f16, DType::i8, DType::u8, DType::i16, DType::i32, DType::i64})
     if (name(dtype) == type) return dtype;
+  // A bool is a u8 here. Its kind in the file is set by the caller.
   return type == "bool" ? DType::u8 : DType::f32;
 }
 
@@ -36,6 +37,7 @@ bool Exporting::ends_in_e4m3(const Variable& value) const {
 bool Exporting::is_ids(const Variable& value) const {
   const auto& readers = early_.readers(value);
   return !readers.empty() && std::ranges::all_of(readers, [&](const Call* reader) {
+    // The value must be the row numbers, not the table.
     if (reader->op == "embedding") return reader->inputs.at(0).node() == value.node();
     return traits(reader->op).keeps_codes && !reader->op.starts_with("max_pool") && is_ids(reader->output);
   });
@@ -46,6 +48,7 @@ OnnxValueInfo Exporting::end(std::string name, DType dtype, const Variable& valu
   const std::int64_t batch = calls_.input.shape()[0];
   for (std::size_t axis = 0; axis < open.size(); ++axis)
     info.shape.push_back({open[axis], open[axis] < 0 && value.shape()[axis] == batch ? "N" : ""});
+  // Reshape infers only one size (-1), so only one axis may depend on the batch.
   FQ_CHECK(std::ranges::count(open, -1) <= 1 || value.rank() == 0, "export_onnx",
            "more than one axis follows the batch");
   return info;
@@ -66,6 +69,7 @@ void Exporting::add_inputs() {
     if (call.op == "input_part") parts.push_back(&call);
   if (!parts.empty()) {
     check_parts(parts);
+    // Reserves the names of all inputs before a node of one input can take the name of another.
     for (const Call* part : parts) graph_.free_tensor_name(part->get<std::string>("name"));
     for (const Call* part : parts) add_part(*part);
     return;
@@ -89,6 +93,7 @@ void Exporting::check_parts(const std::vector<const Call*>& parts) const {
   for (const Call* part : parts) {
     const auto begin = part->get<std::int64_t>("begin");
     const auto& name = part->get<std::string>("name");
+    // An importer of the file concatenates the inputs in their order.
     FQ_CHECK(begin == covered, "export_onnx",
              "the input '{}' begins with element {}, the one before it ends with {}: "
              "inputs follow each other",
@@ -126,6 +131,7 @@ void Exporting::add_ends() {
   const bool only = std::ranges::none_of(model.nodes, [&](const OnnxNode& node) {
     return std::ranges::find(node.inputs, floats) != node.inputs.end();
   });
+  // Another reader would need the old name, so an Identity keeps both.
   if (maker != model.nodes.end() && only)
     maker->outputs[0] = "output";
   else

@@ -24,6 +24,7 @@ void clip(Exporting& out, const Call& call) {
   emit_clip(out, call, call.get<double>("low"), call.get<double>("high"));
 }
 
+// ONNX's default slope is 0.2, PyTorch's is 1/6.
 void hard_sigmoid(Exporting& out, const Call& call) {
   out.node(call, "HardSigmoid", {out.input(call, 0)}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
 }
@@ -91,6 +92,7 @@ void glu(Exporting& out, const Call& call) {
                             integers(out, name + which + ".end", {begin + half}),
                             integers(out, name + which + ".axis", {axis})});
   };
+  // As torch.nn.functional.glu: the second half is the gate of the first.
   const std::string gate = out.graph().add("Sigmoid", name + ".sigmoid", {part(".gate", half)});
   out.node(call, "Mul", {part(".values", 0), gate});
 }
@@ -125,6 +127,7 @@ void not_equal(Exporting& out, const Call& call) {
 
 void where(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call) + ".truth";
+  // Conditions are floats of 1 and 0 in the network.
   const std::string truth = out.graph().add("Cast", name, {out.input(call, 0)}, {{"to", kBool}});
   out.node(call, "Where", {truth, out.input(call, 1), out.input(call, 2)});
 }

@@ -32,9 +32,11 @@ std::string GraphBuilder::add(std::string op, const std::string& name, std::vect
   return result;
 }
 
+// A grid is written at several places (rounded early, rows of a matrix). Its constants are stored once.
 std::string GraphBuilder::constant(const std::string& name, const Tensor& value) {
   const auto known = constants_.find(name);
-  if (known != constants_.end() && bitwise_equal(model.initializers[known->second].value, value)) return name;
+  if (known != constants_.end() && bitwise_equal(model.initializers[known->second].value, value))
+    return model.initializers[known->second].name;  // differs from `name` if that was not free
   std::string free = free_tensor_name(name);
   constants_.emplace(name, model.initializers.size());
   model.initializers.push_back({free, value, false});
@@ -45,6 +47,7 @@ void GraphBuilder::needs_opset(int opset) { model.opset = std::max<std::int64_t>
 
 namespace {
 
+// A list keeps pointers to nodes valid while copies are inserted.
 class Splitting {
  public:
   explicit Splitting(GraphBuilder& graph)
@@ -71,6 +74,7 @@ class Splitting {
         readers.push_back(&node);
   }
 
+  // Whether ONNX Runtime has an integer kernel for the node: all inputs are dequantized codes.
   [[nodiscard]] bool sums_codes(const OnnxNode& node) const {
     constexpr std::array<std::string_view, 5> ops{"Conv", "Gemm", "Add", "AveragePool", "GlobalAveragePool"};
     if (std::ranges::find(ops, node.op) == ops.end()) return false;
@@ -90,6 +94,7 @@ class Splitting {
   /// Gives each quantizing reader its own copy of the node, except the last reader.
   void split(const OnnxNode& node) {
     const std::vector<OnnxNode*> readers = readers_[node.outputs[0]];
+    // The last reader keeps the node itself.
     std::size_t left = readers.size();
     for (OnnxNode* reader : readers)
       if (left > 1 && rounds(*reader)) {
@@ -104,6 +109,7 @@ class Splitting {
     copy.name = graph_.free_node_name(node.name + ".again");
     copy.outputs[0] = graph_.free_tensor_name(copy.name + ".output");
     std::ranges::replace(reader.inputs, node.outputs[0], copy.outputs[0]);
+    // The maps follow the change, because nodes before this one are visited later.
     std::erase(readers_[node.outputs[0]], &reader);
     readers_[copy.outputs[0]] = {&reader};
     add_reader(copy);
@@ -155,6 +161,7 @@ class IntegerConvolutions {
     return zero != constants_.end() && zero->second.dtype() == codes && (!is_one || zero->second.rank() == 0);
   }
 
+  // ConvInteger takes uint8 activations with one zero point. A bias in int32 is on the grid of the sums.
   [[nodiscard]] bool is_of_codes(const OnnxNode& node) const {
     return node.op == "Conv" && node.inputs.size() == 3 && has_grid_type(node.inputs[0], DType::u8, true) &&
            has_grid_type(node.inputs[1], DType::i8, false) &&
@@ -165,6 +172,7 @@ class IntegerConvolutions {
   [[nodiscard]] bool is_rounded(const std::string& floats) const {
     const auto readers = readers_.find(floats);
     return readers != readers_.end() && std::ranges::all_of(readers->second, [&](const OnnxNode* reader) {
+             // An output of the graph reads the floats.
              if (reader == nullptr) return false;
              return reader->op == "QuantizeLinear" ||
                     (reader->op == "Relu" && is_rounded(reader->outputs[0]));
@@ -186,6 +194,7 @@ class IntegerConvolutions {
     const std::size_t positions = constants_.at(w[0]).shape().size() - 2;
     const std::string sums =
         graph_.add("ConvInteger", node.name + ".codes", {x[0], w[0], x[2]}, std::move(node.attributes));
+    // int32 sums with the bias: exact, as in evaluation here.
     const std::string all =
         graph_.add("Add", node.name + ".add_bias", {sums, channel_constant(bias[0], positions)});
     const std::string floats = graph_.add("Cast", node.name + ".sums", {all}, {{"to", kCastToFloat}});
@@ -203,6 +212,7 @@ class IntegerConvolutions {
       for (const auto& output : model.outputs) names.insert(output.name);
       return names;
     };
+    // First nodes, then the constants that only these nodes read.
     std::erase_if(model.nodes, [names = read()](const OnnxNode& node) {
       return node.op == "DequantizeLinear" && !names.contains(node.outputs[0]);
     });
@@ -226,6 +236,7 @@ void write_integer_convolutions(GraphBuilder& graph) { IntegerConvolutions(graph
 
 namespace {
 
+// A product reads a weight through its DequantizeLinear, whose constants are the codes and the zero points.
 class Separating {
  public:
   explicit Separating(GraphBuilder& graph) : graph_(graph), nodes_(std::exchange(graph.model.nodes, {})) {
@@ -255,6 +266,7 @@ class Separating {
   std::string separate(OnnxNode weight, const std::string& reader) {
     bool copied = false;
     for (auto& input : weight.inputs)
+      // The first reader keeps the constant.
       if (const auto codes = codes_.find(input); codes != codes_.end() && !read_.insert(input).second) {
         input = graph_.constant(input + ".of." + reader, codes->second);
         copied = true;

@@ -36,6 +36,7 @@ Stored stored_activation(const Grid& grid, Target target, const std::string& pat
   }
   if (f.bits == 4) return {f.is_unsigned ? DType::u4 : DType::i4, 0, 21};
   if (f.bits > 8) return {f.is_unsigned ? DType::u16 : DType::i16, 0, 21};
+  // ONNX Runtime's fast integer kernels take uint8 activations, so signed codes get an offset of 128.
   return {DType::u8, f.is_unsigned ? 0 : 128, 13};
 }
 
@@ -111,6 +112,7 @@ bool needs_clip(const GridInput& input, const Stored& stored) {
 /// supports it for 8 bits. TensorRT allows no node between Q and DQ.
 std::string clip_codes(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
                        const Stored& stored) {
+  // The bounds have the type and the offset of the stored codes.
   const int highest = highest_code(input);
   const auto bound = [&](const char* name, int code) {
     return graph.constant(grid.zero_point + name, Tensor::full({}, code + stored.zero_point, stored.dtype));
@@ -139,6 +141,7 @@ std::string clip_floats(GraphBuilder& graph, const GridInput& input, const GridN
   const int highest = highest_code(input);
   const std::string low = graph.constant(grid.scale + ".lowest", clip_bound(input, lowest_code(input)));
   const std::string high = graph.constant(grid.scale + ".highest", clip_bound(input, highest));
+  // Clip takes one bound for all elements. Bounds per channel need Max and Min.
   if (grid.attributes.empty()) return graph.add("Clip", input.codes + ".cut", {input.floats, low, high});
   const std::string raised = graph.add("Max", input.codes + ".raised", {input.floats, low});
   return graph.add("Min", input.codes + ".cut", {raised, high});
@@ -171,6 +174,7 @@ std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, cons
 
 std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
   Stored stored = stored_activation(input.grid, options.target, input.path);
+  // A graph output has the signed codes themselves. The offset exists only for kernels of ONNX Runtime.
   if (stored.zero_point != 0) stored = {DType::i8, 0, stored.opset};
   return add_quantize(graph, options, input, add_constants(graph, input, stored), stored);
 }
@@ -254,6 +258,7 @@ Scales block_scales(const Grid& grid, const Shape& shape) {
   const auto from = grid.scale.to_vector<float>();
   auto* to = scales.values.mutable_data<float>();
   Shape index(shape.size());
+  // `index` counts through `out` like an odometer. j is the index of the block, row-major in `counts`.
   for (std::int64_t i = 0; i < numel(out); ++i) {
     std::int64_t j = 0;
     for (std::size_t a = 0; a < shape.size(); ++a)

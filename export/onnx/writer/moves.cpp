@@ -17,6 +17,7 @@ void transpose(Exporting& out, const Call& call) {
   out.node(call, "Transpose", {out.input(call, 0)}, {{"perm", call.get<Numbers>("axes")}});
 }
 
+// A slice of the batch would have fixed bounds, and be wrong for every other batch.
 void check_not_batch(Exporting& out, const Call& call, std::int64_t axis) {
   FQ_CHECK(out.open_shape(call)[static_cast<std::size_t>(axis)] >= 0, "export_onnx",
            "'{}' slices the batch, whose size is unknown in the graph", call.path);
@@ -78,6 +79,7 @@ void pad(Exporting& out, const Call& call) {
   out.node(call, "Pad", std::move(inputs), {{"mode", name}});
 }
 
+// CRD is the order of PyTorch: channels before the rows and columns of a block.
 void pixel_shuffle(Exporting& out, const Call& call) {
   out.node(call, "DepthToSpace", {out.input(call, 0)},
            {{"blocksize", call.get<std::int64_t>("factor")}, {"mode", std::string("CRD")}});
@@ -105,6 +107,7 @@ std::vector<float> factors(const Call& call) {
   for (const double scale : given) out.push_back(static_cast<float>(scale));
   for (std::size_t i = 0; given.empty() && i < to.size(); ++i) {
     const double ratio = static_cast<double>(to[i]) / static_cast<double>(from[i]);
+    // A rounded scale could give another output size: ONNX computes floor(size * scale).
     if (static_cast<float>(ratio) != ratio) return {};
     out[i] = static_cast<float>(ratio);
   }

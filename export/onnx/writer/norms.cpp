@@ -67,6 +67,8 @@ void group_norm(Exporting& out, const Call& call) {
   auto& graph = out.graph();
   const std::string name = Exporting::node_name(call);
   const auto groups = call.get<std::int64_t>("groups");
+  // x: [N, C, ..] as [N, groups, C / groups * pixels]. Before opset 21, ONNX's
+  // GroupNormalization has one scale per group.
   const std::string rows = graph.add("Reshape", name + ".groups",
                                      {out.input(call, 0), integers(out, name + ".rows", {0, groups, -1})});
   const std::string ones = graph.constant(name + ".ones", Tensor::full({groups}, 1.0)),

@@ -23,6 +23,7 @@ std::string integers(Exporting& out, const std::string& name, const Numbers& val
 
 std::string open_shape(Exporting& out, const Call& call) {
   Numbers shape = out.open_shape(call);
+  // 0 copies the batch of the input, which leaves -1 free for another axis.
   if (!shape.empty() && shape[0] == -1 && call.inputs[0].shape()[0] == call.output.shape()[0]) shape[0] = 0;
   return integers(out, Exporting::node_name(call) + ".shape", shape);
 }
@@ -37,6 +38,7 @@ void pre_quant_scale(Exporting& out, const Call& call) {
 GraphBuilder::Attributes window(const Call& call) {
   Numbers pads = call.get<Numbers>("padding");
   const auto& end = call.get<Numbers>("padding_end");
+  // ONNX lists the pads before all axes, then the pads after all axes.
   pads.insert(pads.end(), end.begin(), end.end());
   GraphBuilder::Attributes all{{"kernel_shape", call.get<Numbers>("kernel")},
                                {"strides", call.get<Numbers>("stride")},
@@ -71,6 +73,7 @@ void embedding(Exporting& out, const Call& call) {
 Tensor shares(std::int64_t from, std::int64_t to) {
   Tensor matrix = Tensor::zeros({from, to});
   for (std::int64_t i = 0; i < to; ++i) {
+    // The windows of PyTorch's adaptive pooling: from floor(i * from / to) to ceil((i + 1) * from / to).
     const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
     for (std::int64_t k = begin; k < end; ++k)
       matrix.mutable_data<float>()[k * to + i] = 1.0F / static_cast<float>(end - begin);
@@ -140,6 +143,7 @@ void emit_plain(Exporting& out, const Call& call, const OperatorSchema& row) {
   }
   out.graph().needs_opset(row.onnx_opset);
   std::string op(row.onnx);
+  // Comparisons return booleans in ONNX, and 1 or 0 in the network.
   if (!row.gives_truth) return out.node(call, std::move(op), all_inputs(out, call), std::move(attributes));
   const std::string truth =
       out.graph().add(std::move(op), Exporting::node_name(call) + ".truth", all_inputs(out, call));

@@ -35,6 +35,7 @@ const ProductSums* find_sums(const Variable& y) {
 
 /// Returns the bias as codes on the grid of the sums, computed with the layer's formula.
 ProductSums real_sums(const Call& call, const ProductShape& shape, const QuantizedTensor& w) {
+  // The trace has codes without values. Only the grid of the input matters for the bias.
   const QuantizedTensor x{
       Tensor::empty({1}, call.inputs[0].quantized()->codes.dtype()), call.inputs[0].quantized()->grid, {}};
   const std::int64_t largest = largest_sum(x, w, shape.terms, "export_onnx");

@@ -24,6 +24,7 @@ class RecurrentForm {
         call_(call),
         name_(Exporting::node_name(call)),
         size_(call.get<std::int64_t>("hidden_size")) {
+    // Blocks of PyTorch's order (LSTM i, f, g, o; GRU r, z, n) in the order of ONNX.
     order_ = call.op == "lstm" ? Numbers{0, 3, 1, 2} : call.op == "gru" ? Numbers{1, 0, 2} : Numbers{0};
     rows_ = static_cast<std::int64_t>(order_.size()) * size_;
   }
@@ -34,6 +35,7 @@ class RecurrentForm {
     GraphBuilder::Attributes attributes{
         {"hidden_size", size_},
         {"direction", std::string(call_.get<bool>("reverse") ? "reverse" : "forward")}};
+    // PyTorch applies the reset gate after the product.
     if (call_.op == "gru") attributes.emplace_back("linear_before_reset", std::int64_t{1});
     if (call_.op == "rnn" && call_.get<bool>("relu"))
       attributes.emplace_back("activations", std::vector<std::string>{"Relu"});
@@ -67,6 +69,8 @@ class RecurrentForm {
   void add_states(std::vector<std::string>& inputs) {
     for (std::size_t i = 5; i < call_.inputs.size(); ++i) {
       if (!call_.inputs[i].defined()) continue;
+      // Inputs are positional: 4 is sequence_lens, 5 and 6 are the initial states. Missing inputs are empty
+      // names.
       inputs.resize(i, "");
       const std::string axis = fq::detail::integers(out_, name_ + ".axis", {0});
       inputs.push_back(graph().add("Unsqueeze", name_ + ".state", {out_.input(call_, i), axis}));
@@ -121,6 +125,7 @@ class RecurrentForm {
       grids.push_back(graph().constant(name + ".zero_point", Tensor::zeros(scales, code_type(way))));
     }
     add_states(inputs);
+    // DynamicQuantizeLSTM has the inputs of LSTM (0 to 7), then scale and zero point of W and of R.
     inputs.resize(8, "");
     inputs.insert(inputs.end(), grids.begin(), grids.end());
     return inputs;

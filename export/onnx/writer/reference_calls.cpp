@@ -14,7 +14,7 @@ Grid reference_grid(const Call& call) {
                                                call.get<bool>("unsigned"), call.get<bool>("narrow_range")});
   const Variable& amax = call.inputs.at(1);
   FQ_CHECK(!amax.device().is_meta(), "export_onnx",
-           "the amax of {} in '{}' is computed from the input: give a constant", call.op, call.path);
+           "the amax of {} in '{}' is computed from the input: use a constant", call.op, call.path);
   FQ_CHECK(!call.get<bool>("bias"), "export_onnx",
            "{} in '{}' shifts its input by a bias: QuantizeLinear cannot", call.op, call.path);
   const Shape ranges = amax.shape();

@@ -30,6 +30,7 @@ void Exporting::quantize(const Call& call) {
   check_grid(call);
   const Value& from = values_.at(input.node().get());
   const std::string& codes = code_names_.at(&call);
+  // The value was rounded early, to this grid and with this name: its codes are the codes of the quantizer.
   if (from.grid != nullptr && same_grid(*from.grid, grid) && from.grid_codes == codes)
     out = from;
   else if (!from.rows.empty() && from.grid == nullptr)
@@ -40,6 +41,7 @@ void Exporting::quantize(const Call& call) {
 
 void Exporting::alias(const Call& call) {
   const Variable& input = call.inputs.at(0);
+  // A constant has no name until it is first used.
   if (is_constant(input)) (void)floats(input);
   values_[call.output.node().get()] = values_.at(input.node().get());
 }
@@ -47,6 +49,7 @@ void Exporting::alias(const Call& call) {
 std::string Exporting::codes_name(const Call& call, const Grid& grid) const {
   if (call.op == "quantize") return code_names_.at(&call);
   const auto& readers = early_.readers(call.output);
+  // A value that is rounded early has the name of the quantizer that reads it, as in `predict --codes`.
   const auto direct = std::ranges::find(readers, "quantize", &Call::op);
   return call.output.quantized() == nullptr && direct != readers.end() ? code_names_.at(*direct)
                                                                        : grid.name + ".at." + node_name(call);
@@ -59,6 +62,7 @@ void Exporting::put(const Call& call, std::string floats, const Grid& grid, bool
       add_grid(graph_, options_, {std::move(floats), call.output.rank(), grid, node_name(call), codes, cut});
   out.grid = &grid;
   out.grid_codes = codes;
+  // Unsigned codes have no values below 0 either.
   out.cut = cut || (grid.format.is_integer() && grid.format.integer().is_unsigned);
 }
 
@@ -69,8 +73,7 @@ std::string Exporting::unrolled(const Call& maker, const std::string& matrix) {
   return graph_.add("Reshape", name, {matrix, graph_.constant(name + ".shape", sizes)});
 }
 
-/// Engines move codes through a reshape only if it has the same grid on both sides.
-
+// Rounds before and after the reshape: engines move codes through it only if both sides have the same grid.
 void Exporting::put_rows(const Call& call, const std::string& matrix, const Grid& grid, bool cut) {
   const std::string codes = codes_name(call, grid);
   const std::string rows =
@@ -82,6 +85,8 @@ void Exporting::put_rows(const Call& call, const std::string& matrix, const Grid
 }
 
 void Exporting::give(const Call& call, std::string name) {
+  // A value whose readers all round it to one grid is rounded here, so that engines move codes instead of
+  // floats.
   const QuantizedTensor* codes = call.output.quantized();
   const Grid* early = early_.early_grid(call.output);
   if (codes != nullptr || early != nullptr)
@@ -101,6 +106,7 @@ void Exporting::give_rows(const Call& call, std::string matrix) {
 std::string Exporting::rows(const Call& call, std::size_t i) {
   const Variable& input = call.inputs.at(i);
   Value& value = values_.at(input.node().get());
+  // The rows of an earlier linear layer are reused: Gemm after Gemm needs no Reshape in between.
   if (!value.rows.empty()) return value.rows;
   const Grid& grid = input.quantized()->grid;
   const std::string name = node_name(call) + ".rows";
@@ -116,6 +122,8 @@ bool Exporting::give_relu(const Call& call) {
   const Grid* grid = early_.shared_grid(call.output);
   const bool on_codes = options_.target == Target::ort && grid != nullptr && has_byte_codes(grid->format);
   const bool rows = !from.rows.empty() && from.grid == nullptr;
+  // A Relu before signed codes would keep ONNX Runtime from fusing the product in integers. A Clip of the
+  // codes at 0 gives the same codes. Unsigned codes are not below 0 anyway.
   const bool is_signed = on_codes && !grid->format.integer().is_unsigned;
   if (on_codes && (is_signed || (from.grid != nullptr && from.cut))) {
     if (rows)
@@ -151,6 +159,7 @@ std::string Exporting::parameter_name(const Variable& value, const std::string& 
 }
 
 bool Exporting::is_integer_factor(const Variable& weight) const {
+  // Products of codes have sums that are not rounded yet.
   return std::ranges::any_of(early_.readers(weight),
                              [](const Call* reader) { return reader->output.accumulator() != nullptr; });
 }
@@ -159,6 +168,7 @@ std::string Exporting::add_constant(const Variable& value, Value& known, Form fo
   const bool transposed = form == Form::transposed;
   if (known.codes) {
     std::string name = known.codes->grid.name;
+    // "conv1.weight_quantizer" has the codes of "conv1.weight".
     if (name.ends_with("_quantizer")) name.erase(name.size() - std::string_view("_quantizer").size());
     return add_weight(graph_, options_, name, *known.codes, {transposed, is_integer_factor(value)});
   }
@@ -174,6 +184,7 @@ std::string Exporting::floats(const Variable& value, Form form) {
   if (!name.empty()) return name;
   if (known.maker != nullptr) known.floats = unrolled(*known.maker, known.rows);
   if (!name.empty()) return name;
+  // A computed matrix is transposed in the graph, a constant at export.
   if (form == Form::transposed && !known.floats.empty() && !known.codes && !value.is_leaf())
     return name = graph_.add("Transpose", known.floats + ".transposed", {known.floats},
                              {{"perm", std::vector<std::int64_t>{1, 0}}});

@@ -10,6 +10,7 @@
 namespace fq::detail {
 
 nlohmann::ordered_json grid_rule(const std::string& quantizer, const Format& format) {
+  // The null removes an axis that a default rule has set. A caller with scales per channel sets its own.
   nlohmann::ordered_json rule{{"pattern", quantizer}, {"enable", true}, {"axis", nullptr}};
   if (!format.is_integer()) {
     rule["num_bits"] = {format.floating().exponent, format.floating().mantissa};
@@ -27,6 +28,7 @@ Format narrowed(const Format& format, const Tensor& codes) {
   if (!format.is_integer() || format.integer().is_unsigned) return format;
   IntFormat narrow = format.integer();
   narrow.narrow_range = true;
+  // Weight grids of this library are narrow: they have no lowest code. Files of other tools may use it.
   const auto all = codes.to_vector<float>();
   return *std::ranges::min_element(all) >= static_cast<float>(narrow.lower()) ? Format(narrow) : format;
 }
@@ -53,6 +55,7 @@ Tensor scaled_mx_codes(const Tensor& codes, const Tensor& scale, const Granulari
   for (std::int64_t i = 0; i < out.numel(); ++i) block(i) = std::max(block(i), std::abs(code[i]));
   auto* values = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i)
+    // m = bound / 2 in codes would give the next smaller power of two as the scale.
     if (block(i) == bound / 2 && std::abs(code[i]) == bound / 2) values[i] *= 1 + 0x1p-7f;
   return out;
 }

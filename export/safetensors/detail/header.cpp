@@ -16,6 +16,7 @@ constexpr std::size_t kMostAxes = 64;
 constexpr std::size_t kMostMetadata = 65536;  // a short pair costs many times its text
 
 /// Parses exactly the structure of a header, event by event. It stores no other data.
+// A document of the whole JSON takes many times the length of its text, which a file may choose.
 class HeaderReader : public json::json_sax_t {
  public:
   explicit HeaderReader(SafetensorsHeader& out) : out_(out) {}
@@ -28,12 +29,14 @@ class HeaderReader : public json::json_sax_t {
       if (out_.metadata.contains(key_)) bad("'{}' is twice in __metadata__", key_);
       return true;
     }
+    // JSON parsers disagree about repeated keys, so a file with one could be read in two ways.
     if (!fields_.insert(name).second) bad("'{}' has '{}' twice", entry().name, name);
     if (name != "dtype" && name != "shape" && name != "data_offsets")
       bad("'{}' has the key '{}': only dtype, shape and data_offsets are allowed", entry().name, name);
     key_ = std::move(name);
     return true;
   }
+  // Members of the root are tensors, or the metadata if `metadata_` is set. Deeper objects are errors.
   bool start_object(std::size_t) override {
     if (in_ == In::start)
       in_ = In::root;
@@ -49,6 +52,7 @@ class HeaderReader : public json::json_sax_t {
     if (in_ == In::tensor && fields_.size() != 3)
       bad("'{}' needs dtype, shape and data_offsets", entry().name);
     if (in_ == In::tensor && offsets_.size() != 2) bad("data_offsets of '{}' are not two", entry().name);
+    // The fields may come in any order, so the offsets are complete only here.
     if (in_ == In::tensor) std::tie(entry().begin, entry().end) = std::pair(offsets_[0], offsets_[1]);
     in_ = in_ == In::root ? In::end : In::root;
     return true;
@@ -73,6 +77,7 @@ class HeaderReader : public json::json_sax_t {
   }
   bool number_unsigned(number_unsigned_t value) override {
     if (in_ != In::shape && in_ != In::offsets) wrong();
+    // Numbers up to 2^62 fit int64, and so do their differences.
     if (value > std::uint64_t{1} << 62) bad("'{}' has a size or offset of {}", entry().name, value);
     auto& list = in_ == In::shape ? entry().shape : offsets_;
     if (list.size() == kMostAxes) bad("'{}' has more than {} sizes", entry().name, kMostAxes);
@@ -95,6 +100,7 @@ class HeaderReader : public json::json_sax_t {
   [[noreturn]] static void bad(fmt::format_string<Args...> text, Args&&... args) {
     throw BadHeader(fmt::format(text, std::forward<Args>(args)...));
   }
+  // Events return bool, so they can return this call.
   [[noreturn]] bool wrong() const {
     if (out_.entries.empty()) bad("it is not an object of tensors");
     bad("a value in or after '{}' has the wrong type", entry().name);
@@ -131,8 +137,8 @@ void check_entry(const SafetensorsEntry& e) {
   const SafetensorsType* type = safetensors_type(e.dtype);
   if (type == nullptr) throw BadHeader(fmt::format("'{}' is of the unknown type '{}'", e.name, e.dtype));
   if (e.begin > e.end || e.end - e.begin != entry_bytes(e, type->bits))
-    throw BadHeader(fmt::format("'{}' of {} {} is said to be bytes {} to {}: they do not fit", e.name,
-                                e.dtype, to_string(e.shape), e.begin, e.end));
+    throw BadHeader(fmt::format("'{}' of {} {} has the bytes {} to {}, which do not fit", e.name, e.dtype,
+                                to_string(e.shape), e.begin, e.end));
 }
 
 void check_names(const std::vector<SafetensorsEntry>& entries) {
@@ -141,6 +147,7 @@ void check_names(const std::vector<SafetensorsEntry>& entries) {
     if (!names.insert(entry.name).second) throw BadHeader(fmt::format("'{}' is there twice", entry.name));
 }
 
+// entries: sorted by `begin`. A gap could hide data, and an overlap would make two tensors share bytes.
 void check_cover(const std::vector<SafetensorsEntry>& entries, std::int64_t data_bytes) {
   std::int64_t end = 0;
   for (const auto& entry : entries) {
@@ -153,6 +160,7 @@ void check_cover(const std::vector<SafetensorsEntry>& entries, std::int64_t data
     throw BadHeader(fmt::format("the tensors take {} bytes, the file has {} for them", end, data_bytes));
 }
 
+// In the order of the reference's enum `Dtype`. Its writer sorts tensors by this order.
 constexpr auto kSafetensorsTypes = std::to_array<SafetensorsType>({
     {"BOOL", 8, {}},
     {"F4", 4, DType::f4_e2m1},
@@ -188,12 +196,14 @@ constexpr auto kRanked = ranked();
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes) {
+  // The format requires the brace as the first byte. The parser alone would accept spaces before it.
   if (!text.starts_with('{')) throw BadHeader("it does not begin with '{'");
   SafetensorsHeader out;
   HeaderReader reader(out);
   json::sax_parse(text.begin(), text.end(), &reader);
   check_names(out.entries);
   for (const auto& entry : out.entries) check_entry(entry);
+  // The header may list tensors in any order. An empty tensor comes before the tensor at the same offset.
   std::ranges::sort(out.entries, {}, [](const auto& e) { return std::pair(e.begin, e.end); });
   check_cover(out.entries, data_bytes);
   return out;

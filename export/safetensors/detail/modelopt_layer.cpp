@@ -23,6 +23,7 @@ bool has_scaled_blocks(const QuantDescriptor& d, const Format& format, std::int6
          blocks.scale_bits == scale_bits;
 }
 
+// Whether each row along the last axis has its own dynamic range.
 bool per_token(const QuantDescriptor& d) {
   return d.format() == kE4m3 && d.dynamic() &&
          d.block_sizes().lengths == std::map<int, std::int64_t>{{-1, Granularity::whole}};
@@ -37,8 +38,10 @@ std::int64_t last_axis_block(const QuantDescriptor& d) {
 
 /// Returns the algorithm for the weight and input formats. `x` is null for an unquantized input.
 Algorithm match_algorithm(const QuantDescriptor& w, const QuantDescriptor* x) {
+  // Also true for one range of the whole weight: the writer repeats it for each row.
   const bool by_channel = w.block_sizes().empty() && !w.dynamic();
   const bool one_range = by_channel && w.axis().empty();
+  // Weight-only formats come first, because the others read `x`.
   if (is_signed_integer(w, 8) && by_channel && x == nullptr) return Algorithm::w8a16;
   if (is_signed_integer(w, 4) && last_axis_block(w) > 0 && x == nullptr) return Algorithm::w4a16_awq;
   if (x == nullptr) return Algorithm::none;
@@ -60,10 +63,12 @@ void check_blocks(const ModeloptLayer& layer, const Shape& w) {
   if (w.size() != 2 || w[1] % layer.group != 0)
     no_modelopt_name(layer.path, fmt::format("has the weight {}, whose last axis is not made of blocks of {}",
                                              to_string(w), layer.group));
+  // Two rows share the bytes of a row in the file.
   if (layer.algorithm == Algorithm::w4a16_awq && w[0] % 2 != 0)
     no_modelopt_name(layer.path, fmt::format("has {} rows, which are packed in pairs", w[0]));
 }
 
+// Whether the quantizer is not a sequence and has the deployed arithmetic, whose codes a file can store.
 bool is_plain(TensorQuantizer& q) {
   return quantizer_parts(q).front() == &q && q.params().arithmetic == Arithmetic::deployed &&
          q.quantizing() && q.descriptor().fake_quant();
@@ -76,6 +81,7 @@ std::string described(const ModeloptLayer& layer) {
 }
 
 ModeloptLayer make_modelopt_layer(const std::string& path, QuantModule& quant) {
+  // Recurrent layers quantize the input in another module.
   if (quant.input_quantizers().empty()) {
     if (quant.weight_quantizer()->enabled()) no_modelopt_name(path, "is a weight of a recurrent layer");
     return {path};

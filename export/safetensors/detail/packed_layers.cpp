@@ -96,6 +96,8 @@ UnpackedCodes unpack_words(const StoredTensor& stored, const Shape& shape) {
   const Tensor& words = stored.value;
   if (shape.size() != 2 || words.rank() != 2 || words.dtype() != DType::i32)
     stored.fail("it is no matrix of I32 with a weight_shape of two");
+  // The file does not state the bits of a code. They follow from the words of a row and the columns of the
+  // weight.
   for (const int bits : {4, 8}) {
     const std::int64_t each = 32 / bits;
     if (shape[0] != words.dim(0) || shape[1] < 1 || shape[1] > words.dim(1) * each ||
@@ -133,7 +135,7 @@ constexpr std::string_view kScale = ".weight_scale", kUnit = ".weight_scale_2",
 /// Suffixes of tensors that the import does not support, and the reason.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {".input_global_scale",
-     "its inputs are NVFP4 of compressed-tensors: take the weights alone, or ModelOpt's names"},
+     "its inputs are NVFP4 of compressed-tensors: use a file with NVFP4 weights only, or of ModelOpt"},
     {".weight_zero_point", "it has zero points: only symmetric grids are supported"},
     {".weight_g_idx", "its columns are in another order (activation ordering)"},
     {".pre_quant_scale", "its inputs have factors: fold them into the weights"},
@@ -220,6 +222,7 @@ class Unpacking {
     if (!e4m3) return;
     const Tensor one = positive(unit);
     if (one.numel() != 1) fail(unit, "it must be one number for all blocks");
+    // compressed-tensors stores the reciprocal of ModelOpt's factor.
     layer.unit = has(inverse) ? 1.0f / static_cast<float>(one.item()) : static_cast<float>(one.item());
     layer.scale = scaled_codes(layer.scale, Tensor::from({layer.unit}, {1}), Granularity::per_tensor());
   }

@@ -21,6 +21,7 @@ bool match_stars(std::string_view pattern, std::string_view name, Names& stars) 
   }
   const std::string_view rest = pattern.substr(1);
   for (std::size_t length = 0; length <= name.size(); ++length) {
+    // The rest of the name matches too, so the loop can stop at the shortest text.
     if (!wildcard_match(rest, name.substr(length))) continue;
     stars.emplace_back(name.substr(0, length));
     return match_stars(rest, name.substr(length), stars);
@@ -55,6 +56,8 @@ std::optional<Recurrent> recurrent_name(const std::string& name) {
 /// Returns the names that a tensor may have in a model, the most likely first.
 Names spellings(const std::string& name) {
   const auto found = recurrent_name(name);
+  // A parameter of a PyTorch module itself (class_token) is a layer "parameter" here, with the tensor
+  // `value`.
   if (!found) return {name, name + ".value"};
   const auto& [module, parameter, layer, way] = *found;
   Names out;
@@ -82,6 +85,7 @@ Names common_prefixes(const Names& names) {
   std::map<std::string, std::size_t> counts;
   for (const auto& name : names) {
     std::size_t dot = name.find('.');
+    // Eight levels bound the work for names with many dots.
     for (int depth = 0; dot != std::string::npos && depth < 8; ++depth, dot = name.find('.', dot + 1))
       ++counts[name.substr(0, dot + 1)];
   }
@@ -103,6 +107,7 @@ std::map<std::string, std::string> pair_names(const Names& model, const std::vec
     loose.emplace(plain(without(name, own)), name);
   }
   std::set<std::string> taken;
+  // All exact matches come first, so a loose match cannot take the place of an exact one.
   for (const bool as_it_is : {true, false})
     for (const auto& [name, wanted] : file) {
       if (taken.contains(name)) continue;
@@ -123,6 +128,7 @@ std::map<std::string, std::string> best_pairs(const Names& model, const std::vec
   std::map<std::string, std::string> best;
   for (const auto& own : common_prefixes(model))
     for (const auto& prefix : common_prefixes(wanted)) {
+      // The first of equally good prefixes is kept. The shortest prefix "" comes first.
       auto pairs = pair_names(model, file, prefix, own);
       if (pairs.size() > best.size()) best = std::move(pairs);
     }

@@ -34,6 +34,8 @@ bool is_pickle(const FileReader& file, const std::string& ending) {
   unsigned char first[4] = {};
   if (file.size() < 4) return false;
   file.read(0, first, sizeof first);
+  // torch.save writes a ZIP archive, before PyTorch 1.6 a pickle of protocol 2 and later. A .npz file is a
+  // ZIP too.
   const bool zip = first[0] == 'P' && first[1] == 'K' && first[2] == 3 && first[3] == 4;
   return (zip && ending != ".npz") || (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && first[2] != 0);
 }
@@ -49,7 +51,7 @@ void check_kind(const std::string& path) {
   const std::string kind = file_kind(path);
   if (kind == "an ONNX model")
     fail(path,
-         fmt::format("is an ONNX model: take network and weights by fakequant import {} -o FILE", path));
+         fmt::format("is an ONNX model: use fakequant import {} -o FILE for network and weights", path));
   if (kind == "a file of fakequant")
     fail(path, "is a file of fakequant, not of safetensors: a checkpoint is given by --checkpoint");
 }
@@ -66,8 +68,10 @@ WeightSource::WeightSource(const std::string& path) {
   const auto text = JsonText::load(path, "load_weights");
   const auto names = JsonValue(*text).at("weight_map");
   std::set<std::string> files;
+  // The index names a file for every tensor. Each file is opened once.
   for (const auto& [name, file] : names.json().items()) {
     const std::string shard = names.at(name).string();
+    // An index is untrusted: it must not name files outside of its folder.
     if (shard.empty() || fs::path(shard).filename() != shard || shard == "..")
       names.at(name).fail(fmt::format("'{}' is not the name of a file in the folder of the index", shard));
     if (files.insert(shard).second) add((fs::path(path).parent_path() / shard).string());
@@ -88,6 +92,7 @@ void WeightSource::unpack(const std::string& path) {
                         [this](const std::string& name) { return files_[place_.at(name)].read(name); });
   const std::set<std::string> hidden(packed_.hidden.begin(), packed_.hidden.end());
   for (const auto& layer : packed_.layers) unpacked_.emplace(layer.name + ".weight", layer.values);
+  // Readers of float weights see one F32 tensor instead of codes, scales and shapes.
   std::erase_if(entries_, [&](const SafetensorsEntry& entry) {
     return hidden.contains(entry.name) || unpacked_.contains(entry.name);
   });

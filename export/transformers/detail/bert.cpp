@@ -13,11 +13,11 @@ constexpr const char *kMask = "attention_mask", *kTypes = "token_type_ids";
 
 /// Returns the integer that an input is fixed to.
 std::int64_t fixed_number(const std::string& name, const Tensor& value) {
-  FQ_CHECK(value.numel() == 1, "import_transformers", "'{}' is fixed to {}: give one number for all tokens",
+  FQ_CHECK(value.numel() == 1, "import_transformers", "'{}' is fixed to {}: use one number for all tokens",
            name, value.describe());
   const double number = value.to(DType::f64).item();
   FQ_CHECK(number == double(std::int64_t(number)), "import_transformers",
-           "'{}' is fixed to {}: give a whole number", name, number);
+           "'{}' is fixed to {}: use a whole number", name, number);
   return std::int64_t(number);
 }
 
@@ -84,6 +84,8 @@ class BertPlan {
     out_.sample = {several ? begin : tokens_};
     ids_ = several ? "input_ids" : "input";
     if (is_fixed(kMask)) return;
+    // Turns the mask into a term of the scores: 1 (visible) gives 0, and 0 (hidden) gives -1e30, whose weight
+    // after softmax is 0 in float32. [N, L] becomes [N, 1, 1, L], which broadcasts over heads and queries.
     out_.add(plan_node("hidden", "shift", {{"by", -1}}, {kMask}));
     out_.add(plan_node("hidden_scores", "scale", {{"factor", kHidden}}));
     out_.add(plan_node("mask", "reshape", {{"shape", Shape{1, 1, tokens_}}}));
@@ -100,7 +102,7 @@ class BertPlan {
     out_.add(plan_node(name, "linear", {{"out_features", out}}, from));
     return name;
   }
-  /// Returns "encoder.layer.0" as the name of a node.
+  // Returns the node name of a path, "encoder_layer_0". A dot would separate a graph from its nodes.
   [[nodiscard]] std::string our_name(std::string path) const {
     for (char& c : path)
       if (c == '.') c = '_';
@@ -116,6 +118,8 @@ class BertPlan {
     out_.table(positions, prefix_ + "embeddings.position_embeddings", context_, width_);
     out_.add(plan_node(words, "embedding", {{"vocabulary", vocabulary}, {"width", width_}}, {ids_}));
     out_.add(plan_node(positions, "positions", {{"context", context_}}));
+    // With one type for all tokens, the lookup is a vector that is added to every token: one row of the
+    // table.
     if (is_fixed(kTypes)) {
       const std::int64_t type = fixed_number(kTypes, options_.fixed_inputs.at(kTypes));
       FQ_CHECK(type >= 0 && type < types_, "import_transformers", "'{}' is fixed to {}: there are {} types",
@@ -136,6 +140,7 @@ class BertPlan {
 
   [[nodiscard]] std::string last() const { return out_.nodes.back().name; }
 
+  // Post-norm, as in the BERT paper: norm(x + attention(x)), then norm(x + mlp(x)).
   void layer(std::int64_t i) {
     const std::string path = fmt::format("encoder.layer.{}.", i), x = last(),
                       attention = our_name(path + "attention");
@@ -171,6 +176,7 @@ class BertPlan {
     FQ_CHECK(output == "last_hidden_state" || output == "pooler_output", "import_transformers",
              "the output '{}' is unknown: a BertModel has last_hidden_state and pooler_output", output);
     out_.output = {tokens_, width_};
+    // The file has a pooler although this output does not use it.
     if (output == "last_hidden_state") {
       out_.passed_over.emplace_back("pooler.*");
       return;
@@ -186,6 +192,7 @@ class BertPlan {
 
   void classifier() {
     check_one_output();
+    // transformers derives the number of labels from the names, by default 2.
     const std::int64_t labels = config_.has("id2label") ? std::int64_t(config_.at("id2label").size())
                                                         : config_.size_or("num_labels", 2);
     pooler();
@@ -198,6 +205,7 @@ class BertPlan {
     check_one_output();
     const std::int64_t vocabulary = config_.size("vocab_size");
     const std::string theirs = "cls.predictions.";
+    // With tied weights, decoder.weight is a copy of the word table. The bias is stored under two names.
     out_.passed_over.emplace_back("bert.pooler.*");
     out_.passed_over.emplace_back("cls.predictions.decoder.*");
     out_.passed_over.emplace_back("cls.predictions.bias");
@@ -216,6 +224,7 @@ class BertPlan {
                            .shape = {vocabulary},
                            .names = {theirs + "decoder.bias", theirs + "bias"}});
     out_.add(plan_node("cls_decoder", "linear", std::move(options)));
+    // [N, L, V] becomes [N, V, L], because losses expect the classes on axis 1.
     out_.add(plan_node("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}}));
     out_.output = {vocabulary, tokens_};
   }

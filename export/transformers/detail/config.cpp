@@ -8,8 +8,11 @@
 namespace fq::detail {
 namespace {
 
+// Limit of untrusted sizes. The product of two sizes then fits int64.
 constexpr std::int64_t kLargest = std::int64_t{1} << 31;
 
+// Names of ACT2FN in transformers. gelu_new, gelu_fast and gelu_pytorch_tanh are the same approximation by
+// tanh.
 const std::map<std::string, ModelNode>& activations() {
   const ModelNode gelu{.name = {}, .type = "gelu"}, silu{.name = {}, .type = "silu"};
   const ModelNode relu{.name = {}, .type = "relu"};
@@ -31,7 +34,7 @@ const std::map<std::string, ModelNode>& activations() {
 
 TransformerConfig::TransformerConfig(const std::string& path) : text_(JsonText::load(path, "import")) {
   const JsonValue root(*text_);
-  if (!root.is_object()) root.fail("this is no config.json of a network: give an object");
+  if (!root.is_object()) root.fail("this is no config.json of a network: use an object");
 }
 
 TransformerConfig::TransformerConfig(const nlohmann::ordered_json& values, const std::string& file)
@@ -79,6 +82,8 @@ void TransformerConfig::expect(const std::string& key, bool value) const {
 }
 
 bool TransformerConfig::slides() const {
+  // Newer files state the kind of each layer. Files of Qwen2 have a window that "use_sliding_window" switches
+  // off.
   if (has("layer_types")) {
     const auto layers = at("layer_types").elements();
     return std::ranges::any_of(layers, [](const auto& each) { return each.string() == "sliding_attention"; });
@@ -89,6 +94,7 @@ bool TransformerConfig::slides() const {
 void TransformerConfig::check_no_window() const {
   if (!slides() || !has("sliding_window")) return;
   const std::int64_t window = size("sliding_window");
+  // A window as long as the longest text hides no token.
   if (window < size_or("max_position_embeddings", kLargest))
     at("sliding_window")
         .fail(fmt::format("a token sees only the {} nearest tokens, which is not supported: for shorter "

@@ -13,6 +13,7 @@ class Gpt2Plan {
         inner_(config.size_or("n_inner", 4 * width_)),
         vocabulary_(config.size("vocab_size")),
         context_(config.size("n_positions")) {
+    // These settings change the scores of attention or add a second attention.
     for (const char* key :
          {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"})
       config.expect(key, false);
@@ -23,6 +24,7 @@ class Gpt2Plan {
     check_one_input(options);
     const std::int64_t tokens = planned_tokens(options, context_, context_);
     out_.prefix = "transformer.";
+    // Buffers of the causal mask, which older versions of transformers saved with the weights.
     out_.passed_over = {"*.attn.bias", "*.attn.masked_bias"};
     out_.sample = {tokens};
     out_.output = {vocabulary_, tokens};
@@ -48,7 +50,8 @@ class Gpt2Plan {
                      inputs);
   }
 
-  /// Adds outputs `first` to `first + out` of a layer whose weight is stored as [in, outputs].
+  // Adds outputs `first` to `first + out` of a Conv1D of transformers, a linear layer whose weight is [in,
+  // outputs].
   void conv1d(const std::string& ours, const std::string& theirs, std::int64_t in, std::int64_t out,
               std::int64_t first = 0, std::int64_t outputs = 0) {
     out_.places.push_back({.parameter = ours + ".weight",
@@ -64,8 +67,10 @@ class Gpt2Plan {
                            .outputs = outputs});
   }
 
+  // Pre-norm: x + attn(ln_1(x)), then x + mlp(ln_2(x)).
   ModelNode block(const std::string& name, const std::string& path) {
     out_.norm(path + ".ln_1", path + ".ln_1", width_, true);
+    // c_attn has queries, keys and values stacked along its outputs.
     std::int64_t first = 0;
     for (const char* projection : {".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}) {
       conv1d(path + projection, path + ".attn.c_attn", width_, width_, first, 3 * width_);

@@ -15,6 +15,7 @@ namespace {
 constexpr double kLargestRotaryBase = 1e12, kLargestNumber = 1e6, kLeastNumber = 1e-6;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 
+// transformers writes null for settings that have their default.
 bool is_given(const JsonValue& values, const char* key) {
   return values.has(key) && !values.at(key).json().is_null();
 }
@@ -34,6 +35,7 @@ void check_whole_heads(const TransformerConfig& config, const std::optional<Json
 
 /// Returns the type of scaling, by default "default".
 std::string scaling_kind(const JsonValue& values) {
+  // "type" is the older name of the key.
   for (const char* key : {"rope_type", "type"}) {
     if (!is_given(values, key)) continue;
     const std::string kind = values.at(key).string();
@@ -47,7 +49,8 @@ std::string scaling_kind(const JsonValue& values) {
   return "default";
 }
 
-/// Returns the context length of the training.
+// Returns the context length of the training. Dynamic scaling compares the text with the model's own maximum,
+// as `_compute_dynamic_ntk_parameters` of transformers.
 std::int64_t training_context(const TransformerConfig& config, const JsonValue& values,
                               const std::string& kind) {
   constexpr const char *own = "original_max_position_embeddings", *whole = "max_position_embeddings";
@@ -56,6 +59,9 @@ std::int64_t training_context(const TransformerConfig& config, const JsonValue& 
   return config.at(whole).integer(1, kMostTokens);
 }
 
+// Returns the magnitude of YaRN as `_compute_yarn_parameters` of transformers, or 0 for the default of the
+// paper, 0.1 ln(factor) + 1. The ratio of two magnitudes (mscale, mscale_all_dim) comes from DeepSeek's
+// networks.
 double attention_factor(const JsonValue& values, double factor) {
   if (is_given(values, "attention_factor"))
     return values.at("attention_factor").number(kLeastNumber, kLargestNumber);
@@ -69,6 +75,7 @@ double attention_factor(const JsonValue& values, double factor) {
 NodeOptions scaled_options(const TransformerConfig& config, const JsonValue& values,
                            const std::string& kind) {
   const auto context = kind == "linear" ? std::int64_t{0} : training_context(config, values, kind);
+  // A missing factor of YaRN is the ratio of the context lengths.
   const bool by_lengths = kind == "yarn" && !is_given(values, "factor");
   const double factor =
       by_lengths ? static_cast<double>(config.size("max_position_embeddings")) / static_cast<double>(context)
@@ -95,6 +102,7 @@ NodeOptions scaled_options(const TransformerConfig& config, const JsonValue& val
 NodeOptions rotary_options(const TransformerConfig& config) {
   double base = config.number_or("rope_theta", 10000, 1, kLargestRotaryBase);
   std::optional<JsonValue> values;
+  // "rope_parameters" replaces "rope_scaling" and "rope_theta" in newer files, so it overrides both.
   for (const char* key : {"rope_scaling", "rope_parameters"})
     if (config.has(key)) values = config.at(key);
   check_whole_heads(config, values);
@@ -117,6 +125,7 @@ struct Kind {
 Kind read_kind(const TransformerConfig& config) {
   const std::string name = config.architecture();
   const bool bias = config.flag_or("attention_bias", false);
+  // The code of Qwen2 fixes its biases. Its config.json has no key for them.
   if (name == "Qwen2ForCausalLM") return {true, false, false};
   return {bias, bias, name == "Qwen3ForCausalLM"};
 }
@@ -143,6 +152,7 @@ class LlamaPlan {
     out_.passed_over = {"*rotary_emb.inv_freq"};
     out_.sample = {tokens};
     out_.output = {vocabulary_, tokens};
+    // Nested graphs give the parameters the paths of the file, "model.layers.0.mlp.up_proj".
     ModelNodes layers, body;
     out_.table("model.embed_tokens", "model.embed_tokens", vocabulary_, width_);
     const std::int64_t count = config_.at("num_hidden_layers").integer(1, 1000);

@@ -10,6 +10,7 @@ void TransformerPlan::linear(const std::string& ours, const std::string& theirs,
   if (bias) places.push_back({.parameter = ours + ".bias", .shape = {out}, .names = {theirs + ".bias"}});
 }
 
+// gamma and beta are the names in BERT files that were converted from TensorFlow.
 void TransformerPlan::norm(const std::string& ours, const std::string& theirs, std::int64_t width,
                            bool bias) {
   places.push_back(
@@ -29,10 +30,13 @@ void TransformerPlan::head(std::int64_t width, std::int64_t vocabulary, const st
   if (tied.empty()) {
     linear("lm_head", "lm_head", width, vocabulary, false);
   } else {
+    // Both layers share one parameter, also in training.
     options["weight_of"] = tied;
+    // Some files store the shared table twice.
     passed_over.emplace_back("lm_head.weight");
   }
   add(plan_node("lm_head", "linear", std::move(options)));
+  // [N, L, V] becomes [N, V, L], because losses expect the classes on axis 1.
   add(plan_node("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}}));
 }
 
@@ -53,7 +57,7 @@ ModelNode plan_activation(const std::string& name, ModelNode node) {
 std::int64_t planned_tokens(const ImportOptions& options, std::int64_t fallback, std::int64_t most) {
   if (options.sample_shape.empty()) return fallback;
   FQ_CHECK(options.sample_shape.size() == 1, "import_transformers",
-           "the sample shape is {}: give only the number of tokens", to_string(options.sample_shape));
+           "the sample shape is {}: use only the number of tokens", to_string(options.sample_shape));
   const std::int64_t tokens = options.sample_shape[0];
   FQ_CHECK(tokens >= 1 && (most == 0 || tokens <= most), "import_transformers",
            "samples have {} tokens, the network has {} positions: use at most this number", tokens, most);

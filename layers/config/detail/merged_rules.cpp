@@ -19,12 +19,14 @@ bool has_value(const PartialQuantParams::Field<T>& field) {
 void reset_replaced(const PartialQuantParams& later, PartialQuantParams& fields) {
   if (has_value(later.axis)) fields.block_sizes.reset();
   if (has_value(later.block_sizes)) fields.axis.reset();
+  // A number of bits means plain integers again.
   if (later.num_bits) fields.binary.reset();
   // A rule that gives only `enable` does not replace a sequence.
   const bool of_one = later != PartialQuantParams{.enable = later.enable};
   if (of_one && later.sequence.empty()) fields.sequence.clear();
 }
 
+// Copies the fields that the later rule gives.
 void merge(const PartialQuantParams& later, PartialQuantParams& fields) {
   const auto take = [](const auto& from, auto& to) {
     if (from) to = from;
@@ -39,6 +41,7 @@ void merge(const PartialQuantParams& later, PartialQuantParams& fields) {
 
 /// Adds a rule. A rule that does not set `enable` enables the quantizer, unless an earlier rule disabled it.
 void add_rule(const QuantRule& rule, MergedRules& out) {
+  // ModelOpt's cfg replaces all earlier fields instead of adding to them.
   if (rule.replaces) out = {};
   reset_replaced(rule.fields, out.all);
   reset_replaced(rule.fields, out.by_user);
@@ -51,6 +54,7 @@ void add_rule(const QuantRule& rule, MergedRules& out) {
 /// Sets or resets the scheme of binary weights, which take their ranges from each step.
 void apply_binary(const PartialQuantParams& fields, QuantParams& params, QuantDescriptorOptions& options) {
   const bool before = params.weight_scheme == &binary_weights();
+  // Fields of a later set_quantizer_attributes may switch binary on or off, or not mention it.
   const bool now =
       fields.num_bits || fields.binary ? fields.binary && fields.binary->value_or(false) : before;
   if (now)
@@ -72,6 +76,7 @@ MergedRules merge_rules(const QuantConfig& config, const std::string& module,
     const QuantRule& rule = config.rules[i];
     const auto matches = [&](const auto& path) { return wildcard_match(rule.pattern, path); };
     if (std::ranges::none_of(paths, matches)) continue;
+    // Also if the module type differs: the pattern has matched a quantizer.
     matched[i] = true;
     if (rule.module.empty() || rule.module == module) add_rule(rule, out);
   }
@@ -79,11 +84,12 @@ MergedRules merge_rules(const QuantConfig& config, const std::string& module,
 }
 
 void apply(const PartialQuantParams& fields, QuantParams& params) {
-  FQ_CHECK(fields.sequence.empty(), "quantize", "'sequence' within one quantizer: give its fields alone");
+  FQ_CHECK(fields.sequence.empty(), "quantize", "'sequence' within one quantizer: use its fields alone");
   QuantDescriptorOptions options = params.descriptor.options();
   visit_descriptor_fields(
       [](const char*, const auto& field, auto& option, auto& fallback) {
         if (!field) return;
+        // Given with a value, or given as null: the default.
         if (*field)
           option = **field;
         else

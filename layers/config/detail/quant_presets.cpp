@@ -43,6 +43,7 @@ PartialQuantParams swept_nvfp4(std::int64_t length) {
 }
 PartialQuantParams fp8() { return {.num_bits = kE4m3}; }
 PartialQuantParams integers(int bits) { return {.num_bits = bits}; }
+// No fields: the quantizer stays disabled.
 constexpr std::nullopt_t off = std::nullopt;
 
 /// Returns fields of ggml's blocks: 32 elements with a range from each input.
@@ -68,6 +69,7 @@ struct Preset {
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
 
+// Weight and input of each preset. Names follow ModelOpt, torchao (8da8w, 8da4w) and ggml (q8_0, q4_0).
 const Presets& presets() {
   static const Presets table{
       {"int8", {weights(8), integers(8)}},
@@ -195,6 +197,7 @@ const Preset& preset_named(std::string_view name) {
   return found->second;
 }
 
+// Not by_user: the target may still choose sign and axis.
 QuantRule rule(std::string pattern, const PartialQuantParams& fields) {
   return {.pattern = std::move(pattern), .fields = fields, .by_user = false};
 }
@@ -210,10 +213,10 @@ std::vector<std::string> preset_names() {
 std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
   const auto& [weight, input, part, algorithm, target, cache] = preset_named(name);
   FQ_CHECK(within.ends_with('*'), "quantize",
-           "the pattern '{}' of preset '{}' does not end in '*': give a pattern like 'conv1.*'", within,
-           name);
+           "the pattern '{}' of preset '{}' does not end in '*': use a pattern like 'conv1.*'", within, name);
   FQ_CHECK(within == "*" || part == "*", "quantize",
            "the preset '{}' covers only '{}': use another preset for a pattern", name, part);
+  // Some constants cover a part of a network ("*mlp*"); a pattern of the user replaces "*".
   const std::string& prefix = within == "*" ? part : within;
   std::vector<QuantRule> out;
   if (weight) out.push_back(rule(prefix + "weight_quantizer", *weight));

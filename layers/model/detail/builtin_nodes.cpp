@@ -12,8 +12,10 @@ std::string BuiltinNodes::add(const std::string& name, const char* type, NodeOpt
 std::string BuiltinNodes::conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
                                   const Inputs& inputs) {
   NodeOptions options{{"out_channels", width}, {"kernel", kernel}};
+  // Defaults are left out, so that the written files stay short.
   if (stride != 1) options["stride"] = stride;
   if (kernel > 1) options["padding"] = kernel / 2;
+  // The batch norm behind has a bias.
   options["bias"] = false;
   add(name, convolution_, std::move(options), inputs);
   return add(name + "_bn", "batch_norm");
@@ -48,7 +50,7 @@ std::vector<std::int64_t> BuiltinOptions::sizes(const char* name, std::vector<st
   std::vector<std::int64_t> out;
   for (const auto& width : value.elements()) out.push_back(width.integer(1, kLargestWidth));
   if (out.empty() || out.size() > 100)
-    value.fail(fmt::format("'{}' has {} numbers: give 1 to 100", name, out.size()));
+    value.fail(fmt::format("'{}' has {} numbers: use 1 to 100", name, out.size()));
   return out;
 }
 

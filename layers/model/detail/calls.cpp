@@ -8,6 +8,7 @@
 namespace fq::detail {
 namespace {
 
+// Keeps the variables themselves, so that their codes, grids and nodes can be read after the run.
 class CallRecorder : public Recorder {
  public:
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,

@@ -14,6 +14,7 @@ using nlohmann::ordered_json;
 
 NodeOption list_option(const JsonValue& value) {
   const auto all = [&](auto is) { return std::ranges::all_of(value.json(), is); };
+  // Whole numbers first: a list with a fraction becomes a list of doubles.
   if (all([](const auto& each) { return whole_if<std::int64_t>(each).has_value(); }))
     return whole_values<std::int64_t>(value.json());
   if (all([](const auto& each) { return each.is_number(); })) return value.json().get<std::vector<double>>();
@@ -27,8 +28,8 @@ NodeOption read_option(const JsonValue& value) {
   if (const auto whole = whole_if<std::int64_t>(json)) return *whole;
   if (json.is_number()) return json.get<double>();
   if (json.is_array()) return list_option(value);
-  value.fail(fmt::format("'{}' is {}: give a number, a text, true or false, or a list of numbers",
-                         value.key(), json.is_null() ? "null" : "an object"));
+  value.fail(fmt::format("'{}' is {}: use a number, a text, true or false, or a list of numbers", value.key(),
+                         json.is_null() ? "null" : "an object"));
 }
 
 std::vector<std::string> read_inputs(const JsonValue& value) {
@@ -44,9 +45,10 @@ class NodeReader {
   explicit NodeReader(const std::shared_ptr<const JsonText>& text) : text_(text) {}
 
   ModelNodes nodes(const JsonValue& list) {
-    if (!list.is_array() || list.size() == 0) list.fail("give a list of at least one node");
+    if (!list.is_array() || list.size() == 0) list.fail("use a list of at least one node");
     ModelNodes out;
     for (const auto& entry : list.elements()) {
+      // Limits the memory for files of unknown origin.
       if (++count_ > kMostNodes) entry.fail(fmt::format("more than {} nodes", kMostNodes));
       out.push_back(node(entry));
     }
@@ -72,6 +74,7 @@ class NodeReader {
     if (entry.has("nodes")) entry.at("nodes").fail("only \"sequential\" and \"graph\" have nodes");
     if (!entry.has("options")) return out;
     const auto options = entry.at("options");
+    // The type is known here, because choice() accepted it.
     options.expect_keys(layer_registry().find(out.type)->second.options, fmt::format("of {}", out.type));
     for (const auto& [key, value] : options.json().items()) out.options[key] = read_option(options.at(key));
     return out;
@@ -106,6 +109,7 @@ std::string nodes_text(const ModelNodes& nodes, int indent, bool inputs_last) {
     if (!node.inputs.empty() && inputs_last) line["inputs"] = node.inputs;
     auto text = line_text(line);
     if (has_nested_nodes(node.type)) {
+      // Replaces the closing brace by the nested nodes.
       text.pop_back();
       text += ", \"nodes\": " + nodes_text(node.nodes, indent + 2, inputs_last) + "}";
     }
@@ -117,6 +121,7 @@ std::string nodes_text(const ModelNodes& nodes, int indent, bool inputs_last) {
 
 bool same_node(const ModelNode& a, const ModelNode& b) {
   return a.name == b.name && a.type == b.type && a.inputs == b.inputs &&
+         // nlohmann::json sorts keys, so the order of options does not matter.
          nlohmann::json(options_json(a.options)) == nlohmann::json(options_json(b.options)) &&
          same_nodes(a.nodes, b.nodes);
 }

@@ -27,9 +27,11 @@ std::string show_batch_symbol(const std::string& message) {
       continue;
     }
     const std::string digits = message.substr(begin, end - begin);
+    // A number within a name ("conv1000003") is no size.
     const bool part_of_name = (begin > 0 && is_word(begin - 1)) || is_word(end);
     const bool decimal = (begin > 1 && message[begin - 1] == '.' && is_digit(begin - 2)) ||
                          (end < message.size() && message[end] == '.' && is_digit(end + 1));
+    // 18 digits fit int64.
     const std::int64_t value = part_of_name || decimal || digits.size() > 18 ? 0 : std::stoll(digits);
     if (!has_symbolic_batch(value))
       out += digits;

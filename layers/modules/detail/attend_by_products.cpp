@@ -26,6 +26,7 @@ constexpr std::int64_t kRowsTogether = 128;
 
 using Heads = std::vector<Variable>;  // q, k, v
 
+// Queries [row, end) and the number of keys that the last of them sees.
 struct RowBlock {
   std::int64_t row, end, seen;
 };
@@ -34,12 +35,14 @@ std::vector<RowBlock> row_blocks(std::int64_t queries, std::int64_t keys) {
   std::vector<RowBlock> out;
   const std::int64_t before = keys - queries;  // keys that every query sees
   for (std::int64_t row = 0, end = 0; row < queries; row = end) {
+    // Blocks end at multiples of kRowsTogether of the number of keys, also if a cache holds earlier keys.
     end = std::min(queries, ((before + row) / kRowsTogether + 1) * kRowsTogether - before);
     out.push_back({row, end, before + end});
   }
   return out;
 }
 
+// q: [N, H, L, D], k and v: [N, K, S, D]. Slices along the axis of positions.
 Heads block_heads(const Heads& all, const RowBlock& block) {
   return {ops::slice(all[0], 2, block.row, block.end), ops::slice(all[1], 2, 0, block.seen),
           ops::slice(all[2], 2, 0, block.seen)};
@@ -51,6 +54,7 @@ class KeyGradients {
   void add(const Tensor& dy) {
     if (!dy.defined()) return;
     if (seen_.defined()) {
+      // Keys beyond this block get no more gradient, so they are set aside and not added again and again.
       rest_.insert(rest_.begin(), cut(seen_, 2, dy.dim(2), seen_.dim(2)));
       seen_ = cut(seen_, 2, 0, dy.dim(2));
       accumulate(seen_, dy);
@@ -95,11 +99,13 @@ Variable attend_by_rows(const Variable& q, const Variable& k, const Variable& v,
   if (!needs_grad(inputs)) return y;
   const std::vector<bool> wanted{q.requires_grad(), k.requires_grad(), v.requires_grad()};
   const auto backward = [=, path = module_path(), numbers = backward_type()](const Tensor& dy) {
+    // backward runs without recording; the block needs its tape.
     const ScopedValue records(context().records, true);
     const ScopedValue place(context().path, path);
     const BackwardScope products(numbers);
     std::vector<Tensor> rows;
     KeyGradients keys[2];
+    // From the last block, which sees all keys, to the first: KeyGradients relies on this order.
     for (std::size_t b = blocks.size(); b-- > 0;) {
       Heads given;
       for (const auto& head : block_heads(constants, blocks[b])) {
@@ -121,6 +127,8 @@ Variable reshape_if_needed(const Variable& x, const Shape& shape) {
 
 Variable products(const Variable& q, const Variable& k, const Variable& v, const OnWeights& on_weights,
                   const ops::AttentionOptions& options, const Variable& mask) {
+  // Grouped queries: the query heads that share a key head are stacked as rows, so that one product serves
+  // them.
   const std::int64_t samples = q.dim(0), queries = q.dim(2), keys = k.dim(2), groups = k.dim(1),
                      rows = q.dim(1) / groups * queries;
   const Variable scores = ops::matmul(reshape_if_needed(q, {samples, groups, rows, q.dim(3)}), k, true);
@@ -165,10 +173,12 @@ Variable attend_by_products(const Variable& q, const Variable& k, const Variable
                             const Variable& mask) {
   std::vector<Variable> ranges;
   if (on_weights.softmax)
+    // A learned range of the softmax quantizer needs a gradient from the checkpoint.
     for (const auto& [name, range] : (*on_weights.softmax)->named_parameters()) ranges.push_back(range);
   const auto attend = [=](const std::vector<Variable>& heads) {
     return products(heads[0], heads[1], heads[2], on_weights, options, mask);
   };
+  // On the CPU, scores and probabilities, [N, H, L, S], are recomputed in backward instead of stored.
   if (q.device().is_cuda()) return attend({q, k, v});
   if (splits(q, k, v, on_weights, options, mask)) return attend_by_rows(q, k, v, attend);
   return checkpoint(attend, {q, k, v}, ranges);

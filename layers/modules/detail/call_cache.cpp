@@ -9,6 +9,7 @@
 namespace fq::detail {
 namespace {
 
+// Shared storage is the common case, and costs no comparison of elements.
 bool same_tensor(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.layout() != b.layout() || a.shape() != b.shape()) return false;
   return a.raw() == b.raw() || (a.device() == b.device() && bitwise_equal(a, b));
@@ -46,6 +47,7 @@ void CallCache::pass() { mode_ = Mode::pass; }
 const CallCache::Call* CallCache::find(const Module& module, const std::vector<Variable>& inputs) const {
   const auto calls = calls_.find(&module);
   if (calls == calls_.end()) return nullptr;
+  // A module may be called several times in one run, so its calls are compared by their inputs.
   const auto found = std::ranges::find_if(
       calls->second, [&](const Call& call) { return std::ranges::equal(call.inputs, inputs, same_value); });
   return found == calls->second.end() ? nullptr : &*found;
@@ -53,6 +55,7 @@ const CallCache::Call* CallCache::find(const Module& module, const std::vector<V
 
 Variable CallCache::call(const Module& module, const std::vector<Variable>& inputs,
                          const std::function<Variable()>& compute) {
+  // The output of a quantizer also depends on its range, which calibration changes between runs.
   if (dynamic_cast<const TensorQuantizer*>(&module) != nullptr) return compute();
   if (mode_ == Mode::look_up && !changed_.contains(&module))
     if (const Call* known = find(module, inputs); known != nullptr) return fresh(known->output);

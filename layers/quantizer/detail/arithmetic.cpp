@@ -29,6 +29,7 @@ Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   return ops::multiply(Variable(a.to(wide)), Variable(b.to(wide))).tensor().to(dtype);
 }
 
+// PyTorch's promotion of float tensors: rank 0 does not promote.
 DType promoted(const Tensor& x, const Tensor& scale) {
   if (scale.rank() == 0 || scale.dtype() == x.dtype() || x.dtype() == DType::f64) return x.dtype();
   return scale.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -85,6 +86,7 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const Variable values = widen_to_f32(x);
   const QuantDescriptor& d = params_.descriptor;
   Variable codes = grid_.cached_codes(values);
+  // Several readers of one input share its codes, so that the input is rounded once.
   if (!codes.defined()) {
     const ops::LearnedRange learned{range_.learned(), params_.amax_gradient,
                                     gradient_factor(values, is_weight)};
@@ -136,6 +138,7 @@ Tensor ReferenceArithmetic::scaled_range(const Tensor& values, const Axes& kept)
   const QuantDescriptor& d = params_.descriptor;
   const bool meta = values.device().is_meta();
   Tensor range = range_.amax();
+  // On `meta` only the shape matters, so any range will do.
   if (!d.needs_amax()) range = meta ? Tensor::scalar(1.0) : amax(values.to(DType::f32), kept, "quantizer");
   range = range.to(Device::cpu());
   if (meta && !range.defined()) range = Tensor::scalar(1.0);
@@ -154,7 +157,10 @@ Variable ReferenceArithmetic::quantize_static(const Variable& input, const Tenso
   const BlockSizes& blocks = d.block_sizes();
   const bool pass = params_.passes_through();
   const Variable& learned = range_.learned();
+  // The learned range gets its gradient from clip, as in pytorch-quantization. The quantizer itself has none
+  // for amax.
   const Variable x = learned.defined() ? clipped(input, learned, d.is_unsigned()) : input;
+  // FP4 of ModelOpt exists only in blocks along the last axis, [blocks, length].
   if (d.num_bits() == NumBits(2, 1)) {
     FQ_CHECK(blocks.lengths.size() == 1 && x.rank() == 2, "quantizer",
              "{} has FP4 blocks on several axes: the reference has them along the last axis",
@@ -185,9 +191,11 @@ Variable ReferenceArithmetic::quantize_dynamic_blocks(const Variable& x) const {
     Tensor range = range_.amax();
     if (!range.defined() && x.device().is_meta()) range = Tensor::scalar(1.0);
     if (!d.dynamic() && !range.defined()) range_.check_known();
+    // A dynamic descriptor without calibration uses the amax of this input.
     if (!range.defined()) range = amax(x.tensor().to(DType::f32), {}, "quantizer");
     global = scaled(range.to(Device::cpu()), d.scale_amax().value_or(1));
   }
+  // ModelOpt runs its Triton kernel for NVFP4 and its CUDA extension for other formats. Their scales differ.
   const bool nvfp4 = d.num_bits() == NumBits(2, 1) && e4m3_scales && length == 16;
   const auto kernel = nvfp4 ? modelopt::BlockKernel::triton : modelopt::BlockKernel::cuda_ext;
   return modelopt::dynamic_block_quantize(x, d.num_bits(), *blocks.scale_bits, length, global, kernel,

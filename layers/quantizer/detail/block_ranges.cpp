@@ -26,6 +26,7 @@ Tensor resized(const Tensor& from, const Shape& to) {
   return out;
 }
 
+// Returns the block lengths with axes counted from the front.
 std::map<int, std::int64_t> front_lengths(const BlockSizes& blocks, int rank) {
   std::map<int, std::int64_t> out;
   for (const auto& [axis, length] : blocks.lengths) out[normalize_axis(axis, rank, "quantizer")] = length;
@@ -54,12 +55,14 @@ BlockView::BlockView(const Shape& shape, const std::map<int, std::int64_t>& leng
       continue;
     }
     const std::int64_t length = found->second == Granularity::whole ? size : std::min(found->second, size);
+    // An empty axis has one empty block, so that shapes stay valid.
     const std::int64_t blocks = length == 0 ? 1 : (size + length - 1) / length;
     padded_[static_cast<std::size_t>(axis)] = blocks * length;
     view_.insert(view_.end(), {blocks, length});
   }
   last_axis_ = lengths.size() == 1 && lengths.contains(rank - 1);
   if (last_axis_) {
+    // ModelOpt flattens blocks along the last axis to [blocks, length].
     view_ = {numel(padded_) / view_.back(), view_.back()};
     kept = {0};
   }
@@ -69,6 +72,7 @@ BlockView::BlockView(const Shape& shape, const std::map<int, std::int64_t>& leng
 BlockView BlockView::of(const QuantDescriptor& descriptor, const Shape& shape) {
   const BlockSizes& blocks = descriptor.block_sizes();
   if (blocks.empty()) return {shape, descriptor.axis()};
+  // Scales of dynamic blocks come from each input; only the range of the whole tensor is stored.
   if (descriptor.has_dynamic_blocks() || numel(shape) == 0) return {shape, Axes{}};
   const int rank = static_cast<int>(shape.size());
   const auto lengths = front_lengths(blocks, rank);
@@ -125,6 +129,7 @@ Tensor compute_ranges(const Tensor& x, const BlockView& view, const std::string&
 Tensor compute_ranges(const Tensor& x, const Granularity& granularity, const std::string& quantizer) {
   const Tensor out = block_amax(x.to(DType::f32), granularity);
   check_finite(out, "quantizer", quantizer);
+  // A range per index of one axis is a list, as flat_ranges has it.
   return granularity.single_axis(x.rank()) < 0 ? out : listed(out.to(Layout::row_major));
 }
 

@@ -11,6 +11,7 @@
 namespace fq {
 namespace {
 
+// True if the layer multiplies integer codes, whose int32 sums include the bias code.
 bool multiplies_codes(const TensorQuantizer& q) {
   const Format& format = q.descriptor().format();
   return q.enabled() && q.params().arithmetic == Arithmetic::deployed && format.is_integer() &&
@@ -40,6 +41,7 @@ int raise_ranges(TensorQuantizer& weight, const std::vector<float>& bias, float 
   const auto biases = largest_biases(bias, static_cast<std::size_t>(ranges.numel()));
   int raised = 0;
   for (std::size_t r = 0; r < biases.size(); ++r) {
+    // |bias| / (s_x * s_w) <= room with s_w = amax / bound. Twice that leaves room for training.
     const double least = double(biases[r]) / (double(input_scale) * room) * bound;
     if (double(amax[r]) >= least) continue;
     amax[r] = static_cast<float>(2 * least);
@@ -63,6 +65,7 @@ int floor_dead_channels(Module& model) {
     if (!multiplies_codes(weight) || !multiplies_codes(input) || input.amax().numel() != 1) continue;
     const std::int64_t largest =
         largest_code(weight.descriptor().format()) * largest_code(input.descriptor().format());
+    // int32 less the largest sum of products.
     const auto room = detail::bias_room(product->terms * largest);
     if (room == 0 || product->channels % weight.amax().numel() != 0) continue;
     raised += raise_ranges(weight, product->bias.tensor().to_vector<float>(),

@@ -19,6 +19,7 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
     const Call& call = *at;
     const Node* value = call.output.node().get();
     const auto& all = readers(call.output);
+    // The network's output is read outside of the graph, in floats.
     if (all.empty() || value == calls.output.node().get() || call.output.quantized() != nullptr) continue;
     const Grid* first = call_grid(*all.front());
     const auto same = [&](const Call* reader) {
@@ -29,17 +30,21 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
   }
 }
 
+// Returns the grid on which the input of a reader ends: the grid of a quantize call, or the shared grid of
+// the output of a call that only moves values. Null if there is none.
 const Grid* EarlyGrids::call_grid(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
     return codes != nullptr && codes->grid.granularity.is_per_tensor() ? &codes->grid : nullptr;
   if (codes != nullptr || !(traits(reader.op).moves_values || reader.op == "relu")) return nullptr;
   const Grid* grid = shared_grid(reader.output);
+  // The maximum with 0 commutes with rounding to byte codes, so a ReLU may work on codes.
   const bool through =
       reader.op != "relu" || (relu_on_codes_ && grid != nullptr && has_byte_codes(grid->format));
   return through ? grid : nullptr;
 }
 
+// Recursion ends, because a traced graph has no cycles.
 bool EarlyGrids::is_cut(const Variable& value) const {
   const auto& all = readers(value);
   return !all.empty() && std::ranges::all_of(all, [&](const Call* reader) {

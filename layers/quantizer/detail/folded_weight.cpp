@@ -45,6 +45,7 @@ float input_scale(const QuantModule& layer) {
   return q.grid().scale.to_vector<float>().front();
 }
 
+// Without a known input scale nothing decides whether a channel is silent.
 FoldedRange fold_channel_range(const FoldedChannel& channel, float amax, float bound, float x_scale) {
   if (x_scale > 0) return folded_range(channel, amax, bound, x_scale);
   return {amax * std::abs(channel.factor), false};
@@ -54,6 +55,7 @@ FoldedRange fold_channel_range(const FoldedChannel& channel, float amax, float b
 /// weights become plain integers and keep their codes -1 and 1.
 void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const std::vector<float>& ranges) {
   auto options = q.descriptor().options();
+  // One range became one per channel.
   if (before < ranges.size()) {
     options.axis = Axes(axis);
     options.block_sizes = {};
@@ -67,6 +69,7 @@ void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const 
   });
   const Tensor amax = Tensor::from(ranges, {static_cast<std::int64_t>(ranges.size())});
   const Tensor known = q.amax();
+  // In reference arithmetic ranges keep their shape.
   q.set_amax(known.defined() && known.numel() == amax.numel() ? amax.reshape(known.shape()) : amax);
 }
 
@@ -82,6 +85,7 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
     ranges.push_back(fold_channel_range(channels[c], amax[amax.size() == 1 ? 0 : c], bound, x_scale));
     now.push_back(ranges.back().amax);
   }
+  // The range of a silent channel is chosen for its bias, so a range taken from the weight cannot express it.
   const bool silent = std::ranges::any_of(ranges, &FoldedRange::silent);
   if (q.descriptor().needs_amax() || silent || amax.size() < now.size())
     set_channel_ranges(q, axis, amax.size(), now);
@@ -89,8 +93,10 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   Variable weight = layer.quantized_weight();
   scale_channels(weight, axis, channels);
   visit_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
+    // A zero range has codes of 0 for any weight.
     if (now[c] <= least_amax) return;
     const float code = codes[static_cast<std::size_t>(i)];
+    // A range has no sign: a negative factor goes into the codes.
     const float wanted = ranges[c].silent ? 0.0f : channels[c].factor < 0 ? -code : code;
     w = scheme.weight_with_code(w, wanted, now[c], bound);
   });
@@ -117,6 +123,7 @@ void move_ranges(const QuantModule& layer, const std::vector<FoldedChannel>& cha
 /// Returns the codes of the current weight; undefined if its quantizer gives floats.
 Variable current_codes(const QuantModule& layer) {
   TensorQuantizer& q = *layer.weight_quantizer();
+  // Before calibration there are no codes to keep.
   const bool known = !q.descriptor().needs_amax() || q.amax().defined();
   if (!known || !q.enabled() || !q.quantizing() || q.params().pre_quant_scale.defined() ||
       dynamic_cast<SequentialQuantizer*>(&q) != nullptr)

@@ -26,6 +26,8 @@ using BlockValues = std::span<const float, kBlockSize>;
 constexpr float kFirstShare = 0.625f, kShareStep = 0.025f;
 constexpr int kShares = 18;
 
+// Chooses the step of a block of 32 by the code of its largest number (ENGINES §2: any f16 step is valid in a
+// file).
 class BlockFit {
  public:
   BlockFit(GgmlRounding rounding, bool least_error)
@@ -41,6 +43,7 @@ class BlockFit {
     if (extreme == 0 || !std::isfinite(extreme)) return usual_;
     // Both signs of Q4_0's steps reach -7 .. 7; -8 is llama.cpp's code.
     const float step = lattice_step(x, -upper_, upper_), code = step > 0 ? step_code(extreme, step) : 0;
+    // A block on a lattice of another quantizer keeps its codes if that reduces the error enough.
     if (code != 0 && lattice_gain * squared_error(x, extreme, code) < squared_error(x, extreme, usual_))
       return code;
     return least_error_ ? best(x, extreme) : usual_;
@@ -54,6 +57,7 @@ class BlockFit {
   }
   /// Returns the code that gives the block this step, rounded to float16. Returns 0 if no code does.
   [[nodiscard]] float step_code(float extreme, float step) const {
+    // Files store steps as f16, so errors and codes use the rounded step.
     const auto half = static_cast<float>(float16(step));
     const float code = half == 0 ? 0 : extreme / half;
     const bool same =
@@ -85,6 +89,7 @@ class BlockFit {
     float out = usual_;
     double least = squared_error(x, extreme, usual_);
     const int signs = rounding_ == GgmlRounding::q4_0 ? 2 : 1;
+    // Q4_0 has one more negative code, so both signs of the step are tried.
     for (int i = 0; i < kShares * signs; ++i) {
       const float share = kFirstShare + kShareStep * static_cast<float>(i / signs);
       const float code = refined(x, extreme, (i % signs == 0 ? usual_ : -usual_) * share);
@@ -102,7 +107,8 @@ class BlockFit {
   float usual_, lower_, upper_;
 };
 
-/// Returns the number of blocks whose step is 0 in float16 although some weights are not 0.
+// Returns the number of blocks whose step is 0 in float16 (up to 2^-25 before rounding) although some weights
+// are not 0.
 std::int64_t underflows(const Tensor& w, const Tensor& codes, GgmlRounding rounding) {
   std::int64_t out = 0;
   for (std::int64_t b = 0; b < w.numel() / ggml_block; ++b) {
@@ -122,7 +128,7 @@ QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state
   const Tensor x = w.tensor();
   const std::string& name = state.params.name;
   FQ_CHECK(x.rank() == 2 && x.dim(1) % ggml_block == 0, "quantizer",
-           "{} has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
+           "{} has blocks of {} along rows, its input is {}: use [N, K], K a multiple of {}",
            quantizer_label(name), ggml_block, to_string(x.shape()), ggml_block);
   const Tensor values = x.to(DType::f32).to(Layout::row_major);
   // Throws for NaN and infinity.
@@ -134,6 +140,7 @@ QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state
   Grid grid;
   grid.format = state.params.descriptor.format();
   grid.granularity = Granularity::blocks({{-1, ggml_block}});
+  // There is no amax: the steps follow from the values, and their signs may be negative.
   grid.scale = grid.amax = blocks.steps.to(DType::f32);
   grid.name = name;
   grid.pass_through_bwd = true;
@@ -167,6 +174,7 @@ Tensor fitted_extreme_codes(const Tensor& w, GgmlRounding rounding, const std::s
 #pragma omp parallel for schedule(static)
   for (std::int64_t b = 0; b < blocks; ++b) codes[b] = fit(BlockValues(x + b * ggml_block, kBlockSize));
   const float usual = ggml_extreme_code(rounding);
+  // llama.cpp's choice everywhere is the default and takes no memory.
   const bool any = std::any_of(codes, codes + blocks, [&](float code) { return code != usual; });
   return any ? out : Tensor();
 }
@@ -175,6 +183,7 @@ Tensor file_extreme_codes(const Tensor& w, const Tensor& codes, GgmlRounding rou
   Tensor out = Tensor::empty({w.dim(0), w.dim(1) / ggml_block});
   const auto *x = w.data<float>(), *k = codes.data<float>();
   for (std::int64_t b = 0; b < out.numel(); ++b, x += ggml_block, k += ggml_block) {
+    // max_element returns the first of equal ones, as ggml_extreme does.
     const auto* largest = std::max_element(
         x, x + ggml_block, [](float a, float other) { return std::abs(a) < std::abs(other); });
     const float code = rounding == GgmlRounding::q4_0 ? k[largest - x] : std::abs(k[largest - x]);
@@ -192,6 +201,7 @@ std::vector<std::string> fit_ggml_weights(Module& model, bool keep_known) {
     if (scheme == nullptr) continue;
     const Variable weight = layer->quantized_weight();
     const bool known = quantizer->weight_codes().extreme_codes().defined();
+    // Packed weights have fixed steps, and `meta` has no values.
     if (holds_codes(weight) || weight.device().is_meta() || (keep_known && known)) continue;
     const Tensor w = weight.tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
     const Tensor codes = fitted_extreme_codes(w, scheme->rounding(), quantizer->descriptor().calib_method());

@@ -13,6 +13,7 @@ namespace fq::detail {
 
 namespace {
 
+// Codes and sums cannot be written in place, so only floats have a version.
 std::uint64_t value_version(const Variable& x) {
   const auto* floats = std::get_if<Tensor>(&x.value());
   return floats != nullptr ? floats->version() : 0;
@@ -20,10 +21,12 @@ std::uint64_t value_version(const Variable& x) {
 
 }  // namespace
 
+// Dynamic blocks have scales from each input, although the range of the whole tensor is known.
 bool GridCache::depends_on_input() const {
   return !params_.descriptor.needs_amax() || params_.descriptor.has_dynamic_blocks();
 }
 
+// The tensor's version changes with every write to it, also by an optimizer.
 std::uint64_t GridCache::range_version() const {
   const Tensor amax = range_.amax();
   return amax.defined() ? amax.version() : 0;
@@ -52,6 +55,7 @@ Grid GridCache::make_grid(const Tensor& amax, const Granularity& granularity) co
   const Format& format = params_.descriptor.format();
   const auto& bits = params_.descriptor.block_sizes().scale_bits;
   Grid grid;
+  // Block scales of 8 bits: (4, 3) is relative to the amax of the tensor, (8, 0) is absolute.
   if (bits && !granularity.is_per_tensor()) {
     const float global = *bits == NumBits(4, 3) ? global_amax(amax) : 0.0f;
     grid = Grid::block_scaled(format, granularity, amax, *bits, global, params_.name);
@@ -75,10 +79,12 @@ Grid GridCache::make_input_grid(const Tensor& x) const {
 
 Grid GridCache::fixed_grid(int rank, Device device) const {
   range_.check_known();
+  // The rank determines how axes that count from the back map to the input.
   const Key key{rank, range_.amax().version(), device};
   const std::scoped_lock lock(mutex_);
   if (!kept_ || key_ != key) {
     Grid grid = make_grid(range_.used(), granularity(rank));
+    // The steps of a file win over amax / bound, which may differ by a rounding.
     if (range_.scale().defined()) grid.scale = range_.scale();
     kept_ = grid.to(device);
     key_ = key;
@@ -89,7 +95,7 @@ Grid GridCache::fixed_grid(int rank, Device device) const {
 Grid GridCache::fixed_grid() const {
   const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
-           "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
+           "{} computes its ranges from each input: it has no fixed grid", quantizer_label(params_.name));
   {
     // A grid that is cached on the CPU for inputs of some rank has the same scales.
     const std::scoped_lock lock(mutex_);
@@ -105,21 +111,25 @@ Grid GridCache::input_grid(const Variable& x) const {
   if (meta && (!range_.amax().defined() || !d.needs_amax() || d.has_dynamic_blocks()))
     return Grid::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), params_.name,
                            params_.pow2, params_.zero_point);
+  // make_input_grid would take the range of x instead of a missing range of the tensor.
   if (d.has_dynamic_blocks() && d.needs_amax()) range_.check_known();
   if (depends_on_input()) return make_input_grid(x.tensor());
   return fixed_grid(x.rank(), meta ? Device::cpu() : x.device());
 }
 
 Variable GridCache::cached_codes(const Variable& x) const {
+  // In a trace each reader reports its own quantize call.
   if (recorder() != nullptr) return {};
   const std::scoped_lock lock(mutex_);
   const auto codes = last_.codes.lock();
+  // Weak pointers: the cache does not keep values alive, and a freed node never compares equal.
   const bool same = codes && last_.value.lock() == x.node() && last_.version == value_version(x) &&
                     last_.range_version == range_version();
   return same && reusable(*codes, needs_grad({x})) ? Variable::from_node(codes) : Variable();
 }
 
 void GridCache::cache_codes(const Variable& x, const Variable& codes) const {
+  // Readers of a fixed or learned grid already share codes through ops::quantize.
   if (!depends_on_input() || range_.learned().defined()) return;
   const std::scoped_lock lock(mutex_);
   last_ = {x.node(), codes.node(), value_version(x), range_version()};

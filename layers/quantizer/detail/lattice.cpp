@@ -13,6 +13,7 @@ namespace {
 /// Largest relative error of k = x / step: bfloat16 rounds x and the step by up to 2^-8 each.
 constexpr float kTolerance = 0x1.4p-7f;
 
+// The comparison is negated so that a NaN position fails.
 bool fits_lattice(std::span<const float> x, float step, float lower, float upper) {
   for (const float v : x) {
     const float position = v / step, k = std::rint(position);
@@ -21,6 +22,7 @@ bool fits_lattice(std::span<const float> x, float step, float lower, float upper
   return true;
 }
 
+// Squared error of the codes of `code_step`, multiplied by `step`.
 double error_of_codes(std::span<const float> x, float step, float code_step) {
   double sum = 0;
   for (const float v : x) {
@@ -52,6 +54,7 @@ struct BestStep {
   }
 };
 
+// True if a scale of a block may be any float.
 bool has_free_scales(const TensorQuantizer& q) {
   const QuantDescriptor& d = q.descriptor();
   return q.params().arithmetic == Arithmetic::deployed && !q.params().pow2 && d.format().is_integer() &&
@@ -78,8 +81,11 @@ float lattice_step(std::span<const float> x, float lower, float upper) {
   const float amax = std::abs(extreme);
   if (amax == 0 || !std::isfinite(amax)) return 0;
   BestStep best{x};
+  // The largest magnitude has some code k. Codes of upper / 2 and less can be doubled with half the step, so
+  // larger k cover them.
   for (float k = std::floor(upper / 2) + 1; k <= upper; ++k)
     if (fits_lattice(x, amax / k, lower, upper)) best.add(amax / k);
+  // Signed codes that are not narrow have one more negative code.
   if (extreme < 0 && -lower > upper && fits_lattice(x, amax / -lower, lower, upper)) best.add(amax / -lower);
   return best.step;
 }
@@ -88,6 +94,7 @@ Tensor ranges_with_lattices(const TensorQuantizer& quantizer, const Tensor& weig
   if (!has_free_scales(quantizer)) return amax;
   const auto view = BlockView::of(quantizer.descriptor(), weight.shape());
   const Tensor x = view.apply(weight.to(Device::cpu()).to(DType::f32)).to(Layout::row_major);
+  // Other views than [blocks, length] keep their ranges.
   if (x.rank() != 2 || view.kept().values() != std::vector<int>{0} || x.dim(0) != amax.numel()) return amax;
   Tensor out = amax.to(Device::cpu()).to(DType::f32).clone();
   auto* ranges = out.mutable_data<float>();
@@ -95,6 +102,7 @@ Tensor ranges_with_lattices(const TensorQuantizer& quantizer, const Tensor& weig
   const float bound = quantizer.descriptor().format().bound(),
               lower = quantizer.descriptor().format().lower();
   const auto length = static_cast<std::size_t>(x.dim(1));
+// Each block writes its own range: the result does not depend on threads.
 #pragma omp parallel for schedule(static)
   for (std::int64_t b = 0; b < x.dim(0); ++b) {
     const std::span<const float> block(x.data<float>() + b * x.dim(1), length);

@@ -16,9 +16,12 @@ namespace fq {
 
 bool WeightCodes::keeps(const Variable& w) const {
   const auto* values = std::get_if<Tensor>(&w.value());
+  // A learned range, a pre_quant_scale and a zero range need the path of forward: they record a gradient or
+  // pass floats.
   const bool gives_codes = params_.arithmetic == Arithmetic::deployed && params_.descriptor.fake_quant() &&
                            !params_.pre_quant_scale.defined() && !range_.learned().defined() &&
                            !range_.is_zero();
+  // Only a leaf, the parameter itself, keeps its value from call to call.
   return params_.enabled && params_.quantizing && !params_.observing && gives_codes && w.is_leaf() &&
          !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
 }
@@ -33,11 +36,13 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
   const std::scoped_lock lock(mutex_);
   const auto& [node, version, codes] = kept_;
   const bool known = node == w.node().get() && version == w.tensor().version() && codes;
+  // Codes from evaluation have no mask. Training then quantizes again.
   if (known && (!with_mask || codes->mask.defined())) return codes;
   return std::nullopt;
 }
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
+  // Schemes without a range quantize by themselves, and a growing range changes in forward.
   if (!keeps(w) || !params_.weight_scheme->uses_range() || range_.grows() || kept(w)) return std::nullopt;
   return QuantizeRequest{w.tensor(), grid_.input_grid(w), wants_mask(w)};
 }
@@ -64,14 +69,17 @@ void WeightCodes::forget() {
 Grid WeightCodes::packed_grid(int rank, Device device) const {
   const QuantDescriptor& d = params_.descriptor;
   if (!scales_.defined()) {
-    FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
-             "{} takes its ranges from each input, and there are no scales with the codes of its weight",
-             detail::quantizer_label(params_.name));
+    FQ_CHECK(
+        d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
+        "{} computes its ranges from each input, but its packed weight has no scales: use a file with both",
+        detail::quantizer_label(params_.name));
     return grid_.fixed_grid(rank, device);
   }
+  // One scale is per tensor, although the descriptor has axes.
   const bool one = scales_.values.numel() == 1 && d.block_sizes().empty();
   Grid grid =
       unpack_scales(scales_, d.format(), one ? Granularity::per_tensor() : d.granularity(rank), params_.name);
+  // As in GridCache::make_grid: block scales of 8 bits have no storage offset.
   if (grid.scale_bits == 0) grid.zero_point = params_.zero_point;
   grid.pass_through_bwd = params_.passes_through();
   return grid.to(device);
@@ -85,8 +93,9 @@ QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
   Grid grid = packed_grid(packed.rank(), packed.device());
   const std::int64_t blocks = numel(grid.granularity.scale_shape(packed.shape()));
   FQ_CHECK(grid.scale.numel() == blocks, "quantizer",
-           "{} has {} scales, its weight {} has {} blocks: give one scale per block",
+           "{} has {} scales, its weight {} has {} blocks: use one scale per block",
            detail::quantizer_label(params_.name), grid.scale.numel(), to_string(packed.shape()), blocks);
+  // Without a mask: a packed weight has no gradient.
   return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(grid), {}};
 }
 

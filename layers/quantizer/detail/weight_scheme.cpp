@@ -20,6 +20,8 @@ float nearest_with_code(float w, float code, float scale, float bound) {
   const auto has_code = [&](float v) { return scalar::quantize_code(v, scale, -bound, bound) == code; };
   if (has_code(w)) return w;
   const float middle = code * scale;
+  // The edge of the code's interval on the side of w. A tie may round to the neighbour, so step towards the
+  // middle until the code fits.
   float edge = (code + std::copysign(0.5f, w - middle)) * scale;
   while (!has_code(edge)) edge = std::nextafter(edge, middle);
   return edge;
@@ -41,6 +43,7 @@ struct Channels {
   }
 };
 
+// In double and in the order of elements: the scale does not depend on threads.
 Tensor means(const std::vector<float>& values, const Channels& channels) {
   std::vector<double> sums(static_cast<std::size_t>(channels.count));
   for (std::size_t i = 0; i < values.size(); ++i) sums[channels.of(i)] += std::abs(values[i]);
@@ -64,6 +67,7 @@ QuantizedTensor binary_codes(const Tensor& x, const QuantParams& params) {
     return out;
   };
   if (x.device().is_meta())
+    // Only shapes matter on `meta`.
     return quantize(x, binary_grid(Granularity::per_tensor(), Tensor::scalar(1.0)), false);
   const std::vector<float> values = x.to(Device::cpu()).to(Layout::row_major).to_vector<float>();
   const Channels channels(x.shape(), granularity.single_axis(x.rank()));
@@ -88,11 +92,12 @@ class BinaryScheme final : public WeightScheme {
     FQ_CHECK(params.arithmetic == Arithmetic::deployed, "quantizer",
              "{} is binary in arithmetic reference, which has no such weights: use arithmetic deployed",
              quantizer_label(params.name));
+    // Narrow 2-bit integers have the codes -1, 0 and 1.
     FQ_CHECK(d.format() == Format(IntFormat{2, false, true}), "quantizer",
              "{} is binary with {}: use signed narrow integers of 2 bits, or leave binary out",
              quantizer_label(params.name), to_string(d.format()));
     FQ_CHECK(d.block_sizes().empty() && d.axis().values().size() <= 1, "quantizer",
-             "{} is binary with blocks or several axes: give one axis, or leave binary out",
+             "{} is binary with blocks or several axes: use one axis, or leave binary out",
              quantizer_label(params.name));
     FQ_CHECK(d.dynamic() && !d.scale_amax(), "quantizer",
              "{} is binary, its scale is the mean of each step: use dynamic, without scale_amax",
@@ -133,6 +138,7 @@ float WeightScheme::weight_with_code(float w, float code, float amax, float boun
 
 void WeightScheme::check_packing(const std::string& /*quantizer*/) const {}
 
+// Schemes are static objects in functions, one each, because they compare by address.
 const WeightScheme& plain_weights() noexcept {
   static const WeightScheme scheme("none");
   return scheme;
@@ -148,6 +154,7 @@ const WeightScheme& bf16_scale_weights() noexcept {
   return scheme;
 }
 
+// "binary" is saved as a switch of its own and has no name here.
 const WeightScheme& weight_scheme_named(std::string_view name) {
   for (const WeightScheme* scheme : {&plain_weights(), &bf16_scale_weights()})
     if (scheme->name() == name) return *scheme;

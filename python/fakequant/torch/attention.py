@@ -12,7 +12,7 @@ from .. import _fakequant as _fq
 from .capture import argument, node_shape
 from .layers import Unsupported, additive_mask, module_layer, require, tensor_refs
 from .parts import LoweredModule
-from .tensors import concatenate_masks, flatten_inputs
+from .tensors import as_float32, concatenate_masks, flatten_inputs
 
 
 class LoweredAttention(LoweredModule):
@@ -98,18 +98,19 @@ class Attention(nn.Module):
     def stop_recording(self):
         self.recorded = None
 
-    def _as_float32(self, *tensors):
-        """Returns the inputs in float32 during calibration. The same tensor is converted once."""
-        if self.recorded is None:
+    def _as_parameters(self, *tensors):
+        """Returns the inputs in the type of the parameters during calibration, when torch computes. The same tensor is converted once."""
+        types = self.attend.parameter_types() if self.recorded is not None else ()
+        if len(types) != 1:
             return tensors
-        converted = {id(x): x.float() if x.is_floating_point() else x for x in tensors if x is not None}
+        converted = {id(x): x.to(*types) if x.is_floating_point() else x for x in tensors if x is not None}
         return [converted.get(id(x)) for x in tensors]
 
     def _call(self, inputs, mask, unsupported, call_torch):
         """Runs the library, or torch during calibration and if `unsupported` has a reason."""
         if self.recorded is not None:
             if not unsupported:
-                self.recorded.append(([x.detach().clone() for x in inputs], self._token_mask))
+                self.recorded.append(([as_float32(x.detach()).clone() for x in inputs], self._token_mask))
             return call_torch()
         if torch.compiler.is_compiling() and not self.attend.states:
             return call_torch()
@@ -130,7 +131,6 @@ class DotProduct(Attention):
         self._scale = scale
 
     def forward(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-        query, key, value, attn_mask = self._as_float32(query, key, value, attn_mask)
         inputs, mask = [query, key, value], attn_mask
         if is_causal and mask is None and query.dim() > 2:
             mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
@@ -192,7 +192,7 @@ class MultiheadCall(Attention):
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True,
                 is_causal=False):
         module = self.module
-        query, key, value, key_padding_mask, attn_mask = self._as_float32(query, key, value, key_padding_mask, attn_mask)
+        query, key, value, key_padding_mask, attn_mask = self._as_parameters(query, key, value, key_padding_mask, attn_mask)
         call_torch = lambda: (nn.MultiheadAttention.forward(  # noqa: E731
             module, query, key, value, key_padding_mask, False, attn_mask, average_attn_weights, is_causal)[0])
         is_one = key is value and not self._has_keys and query is key
@@ -241,7 +241,7 @@ def _full_mask(mask, queries, keys):
     """Returns an additive mask [N, 1, L, S], the union of the masks of all heads."""
     shape = len(queries), 1, queries.shape[1], keys.shape[1]
     if mask is None:
-        return torch.zeros(shape, device=queries.device)
+        return torch.zeros(shape, dtype=torch.float32, device=queries.device)
     numbers = additive_mask(mask.bool()) if mask.dtype == torch.uint8 else mask
     heads = numbers.expand(len(queries), -1, *shape[2:]) if numbers.dim() == 4 else numbers.expand(shape)
     return heads.amax(1, keepdim=True)

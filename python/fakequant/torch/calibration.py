@@ -39,7 +39,7 @@ def calibrating(model, method=""):
 def calibrate(model, data, samples=512, method="", mask=None):
     """Sets the ranges of all quantizers from the first `samples` samples of `data`. Returns the model.
 
-    `data` is a loader or a list of batches. A batch is a tensor, a tuple that starts with the input, or a dict of arguments. Several inputs
+    `data` is a loader or a list of batches, or a function that calls the model (`forward_loop` of ModelOpt). A batch is a tensor, a tuple that starts with the input, or a dict of arguments. Several inputs
     are a tuple instead of the input, or a dict. `method` is the calibration method (`max`, `entropy`, `mse`, ..); the default is the
     method of the config. `mask` is a function of a batch. It returns a bool tensor [B, T], false at positions of padding, which do not
     enter ranges. The default is the `attention_mask` [B, T] of batches that are dicts.
@@ -47,6 +47,8 @@ def calibrate(model, data, samples=512, method="", mask=None):
     Raises ArgumentError if `data` has no batch, if a batch does not fit the model, and if no tensor has the positions of the mask.
     """
     parts = require_parts(model, "calibrate")
+    if _is_function(data):
+        return _calibrate_by_function(model, data, method, mask)
     _check_data(data)
     seen, interrupts = 0, _fq.Interrupts()
     try:
@@ -85,11 +87,44 @@ def quantizers_off(model, pattern="*"):
         yield model
 
 
+def set_amax(model, ranges):
+    """Sets ranges of quantizers, {name or pattern: range}. `quantizers` lists the names.
+
+    A range is a number above 0, or a tensor or list with a range for each channel. Raises ArgumentError for a pattern that matches no
+    enabled quantizer and for a range of another shape.
+    """
+    require_parts(model, "set_amax")
+    lowered = lowered_modules(model)
+    names = {module: [row["name"] for row in module.network.quantizers() if row["enabled"]] for module in lowered}
+    given = {module: {} for module in lowered}
+    for pattern, amax in ranges.items():
+        found = [(module, name) for module in lowered for name in fnmatch.filter(names[module], pattern)]
+        if not found:
+            likely = nearest_names(pattern, [name for some in names.values() for name in some])
+            raise _fq.ArgumentError(f"[set_amax] '{pattern}' matches no enabled quantizer: the nearest are {', '.join(likely)}")
+        for module, name in found:
+            given[module][name] = amax.detach().cpu().float().numpy() if isinstance(amax, torch.Tensor) else amax
+    for module, values in given.items():
+        if values:
+            module.share().set_amax(values)
+            module.pull()
+
+
+def _is_function(data):
+    return callable(data) and not hasattr(data, "__iter__") and not hasattr(data, "__getitem__")
+
+
+def _calibrate_by_function(model, forward_loop, method, mask):
+    """Calibrates with the calls that `forward_loop(model)` makes. Returns the model."""
+    if mask is not None:
+        raise _fq.ArgumentError("[calibrate] mask needs batches, and data is a function: use a loader or a list of batches")
+    with calibrating(model, method), torch.no_grad():
+        forward_loop(model)
+    return model
+
+
 def _check_data(data):
-    """Raises ArgumentError if `data` is a function or one batch."""
-    if callable(data) and not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
-        raise _fq.ArgumentError("[calibrate] data is a function: give batches, or call it with the model in a block of "
-                                "`with fakequant.torch.calibrating(model):`")
+    """Raises ArgumentError if `data` is one batch."""
     tensors = data if isinstance(data, (tuple, list)) and all(isinstance(x, torch.Tensor) for x in data) else ()
     if isinstance(data, (torch.Tensor, collections.abc.Mapping)) or _is_array(data) or (
             len({(x.dim(), x.is_floating_point()) for x in tensors}) > 1):

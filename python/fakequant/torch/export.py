@@ -16,28 +16,46 @@ from ..verify import PartCheck, Session, add_differences, compare, file_error
 from . import graphs
 from .attention import HiddenRows
 from .graphs import Inputs, bind_inputs, find_part, fixed_in_graph, replace_tensors
+from .model_files import export_model_file, file_format
 from .modules import Quantized, list_reasons, lowered_modules, require_parts
-from .quantize import EXAMPLE, split_arguments
+from .quantize import RECIPE, split_arguments
 
 _OPSET = 20  # of torch's own layers, as in torch.onnx.export
 _LEAST_OPSET = 18
 
 
-def export(model, path, target="ort", opset=0, emulate=False, example_input=None, dynamic_shapes=None):
-    """Writes an ONNX file. Parts on codes have QuantizeLinear and DequantizeLinear nodes, and torch.onnx.export writes the other layers.
+def export(model, path, target="ort", opset=0, emulate=False, example_input=None, dynamic_shapes=None, format="", tokenizer=None):
+    """Writes a file for engines. `format` is "onnx", "gguf", "modelopt" or "compressed-tensors". The default follows from the path: .onnx,
+    .gguf, and "modelopt" for a folder.
 
-    `target` is the engine. `opset` 0 is the smallest opset that has the operators of a model that is one part, and for other models at
-    least 20. `emulate` writes formats that the engine does not have as arithmetic.
+    In an ONNX file parts on codes have QuantizeLinear and DequantizeLinear nodes, and torch.onnx.export writes the other layers. `target` is
+    the engine. `opset` 0 is the smallest opset that has the operators of a model that is one part, and for other models at least 20.
+    `emulate` writes formats that the engine does not have as arithmetic.
 
     Inputs have the names of the arguments of forward. Outputs have the keys of a dict or ModelOutput, `output_0`, .. for a tuple, and `output`
     for one tensor. The batch "N" may change. `dynamic_shapes` names other axes that may change, as for torch.export:
     `{"input_ids": {0: "N", 1: "T"}}`, {argument: {axis: name}}, where all axes that may change are given. `example_input` replaces the
-    example of `quantize`.
+    example of `quantize`. The file has the model in evaluation mode.
 
-    The file has the model in evaluation mode. Raises ArgumentError if the model is not calibrated, if torch.export cannot read it, and
-    without onnxscript, FileError if the path cannot be written.
+    A GGUF file for llama.cpp has the codes of Llama, Mistral, Qwen2, Qwen3 or GPT-2 of transformers with the presets q4_0 and q8_0. A folder
+    has model.safetensors with the tensors of ModelOpt or compressed-tensors, and the config files; layers that are not quantized stay floats
+    of their type. `tokenizer` of transformers is written too.
+
+    Raises ArgumentError if the model is not calibrated, if torch.export cannot read it, for quantizers that the format does not have, and
+    without onnxscript. Raises FileError if the path cannot be written.
     """
     require_parts(model, "export")
+    format = file_format(path, format)
+    if format != "onnx":
+        if target != "ort" or opset or emulate or dynamic_shapes is not None:
+            raise _fq.ArgumentError(f"[export] target, opset, emulate and dynamic_shapes are for ONNX, and the format is {format}")
+        return export_model_file(model, path, format, tokenizer)
+    if tokenizer is not None:
+        raise _fq.ArgumentError("[export] tokenizer is for GGUF files and folders, and the format is onnx")
+    return _export_onnx(model, path, target, opset, emulate, example_input, dynamic_shapes)
+
+
+def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_shapes):
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise file_error("export", path, f"cannot be written: there is no folder {folder}. Create it")
@@ -122,7 +140,7 @@ def _evaluation(model):
 
 def _example(model, example_input):
     """Returns the Inputs of the example. A batch of one sample is repeated, because torch.export fixes sizes of one."""
-    args, kwargs = getattr(model, EXAMPLE, None) or ((), {})
+    args, kwargs = vars(model).get(RECIPE, {}).get("example", ((), {}))
     args, kwargs = split_arguments(example_input) if example_input is not None else (args, kwargs)
     if not args and not kwargs:
         raise _fq.ArgumentError("[export] example_input is None, and this model is not the result of quantize: give an input of the model")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _fakequant as _fq
-from .tensors import make_dense
+from .tensors import as_float32, make_dense
 
 NO_GRAPH = "[fakequant.torch] torch.jit and torch.onnx.export cannot read a part on codes: fakequant.torch.export writes the file"
 
@@ -31,13 +31,15 @@ class _Recorded:
     """A forward pass that waits for its backward pass. While it exists, the library trusts the versions of parameters."""
 
     def __init__(self, part, recording):
-        self.recording, self._names = recording, list(part.parameter_names)
+        self.recording, self._part, self._names = recording, part, list(part.parameter_names)
         part.shared.pending.add(self)
 
     def gradients(self, grad_y):
         """Returns (list of the gradients of the inputs, {name: gradient of a parameter})."""
         inputs, parameters = self.recording.backward(make_dense(grad_y))
-        return inputs if isinstance(inputs, list) else [inputs], {name: parameters[name] for name in self._names}
+        own = {name: parameters[name] for name in self._names}
+        self._part.average_gradients(own)
+        return inputs if isinstance(inputs, list) else [inputs], own
 
 
 class LoweredFunction(torch.autograd.Function):
@@ -56,12 +58,13 @@ class LoweredFunction(torch.autograd.Function):
     def backward(ctx, grad_y):
         parameters = ctx.saved_tensors
         inputs, gradients = ctx.recorded.gradients(grad_y)
-        own = [_with_shape(gradient, parameter.shape) for gradient, parameter in zip(gradients.values(), parameters)]
+        own = [_as_gradient(gradient, parameter.shape, parameter.dtype) for gradient, parameter in zip(gradients.values(), parameters)]
         return None, None, *inputs, *own, *[None] * (len(parameters) - len(own))
 
 
-def _with_shape(gradient, shape):
-    return gradient if gradient is None or gradient.shape == shape else gradient.reshape(shape)
+def _as_gradient(gradient, shape, dtype):
+    """Returns a gradient with the shape and the type of its parameter."""
+    return None if gradient is None else gradient.reshape(shape).to(dtype)
 
 
 # Custom operators. A part is an integer in graphs.
@@ -138,19 +141,20 @@ def _part_backward(grad_y: Tensor, recording: Tensor, tensors: list[Tensor], sha
         raise _fq.ArgumentError("[fakequant.torch] backward ran before for this forward pass: run forward again")
     inputs, own = recorded.gradients(grad_y)
     found = [*inputs, *(own.get(name) for name in find_part(number).graph_tensors())]
-    return [torch.zeros(shape, device=grad_y.device) if gradient is None else _with_shape(gradient, shape).contiguous()
-            for gradient, shape, is_wanted in zip(found, _shapes(shapes, ranks, tensors), gradients) if is_wanted]
+    return [torch.zeros(shape, dtype=dtype, device=grad_y.device) if gradient is None else _as_gradient(gradient, shape, dtype).contiguous()
+            for gradient, (shape, dtype), is_wanted in zip(found, _forms(shapes, ranks, tensors), gradients) if is_wanted]
 
 
 @_part_backward.register_fake
 def _(grad_y, recording, tensors, shapes, ranks, gradients, number):
-    return [grad_y.new_empty(shape) for shape, is_wanted in zip(_shapes(shapes, ranks, tensors), gradients) if is_wanted]
+    return [grad_y.new_empty(shape, dtype=dtype)
+            for (shape, dtype), is_wanted in zip(_forms(shapes, ranks, tensors), gradients) if is_wanted]
 
 
-def _shapes(shapes, ranks, tensors):
-    """Returns the shapes of all inputs and tensors."""
+def _forms(shapes, ranks, tensors):
+    """Returns (shape, type) of the gradients of all inputs and tensors. Inputs are float32."""
     sizes = iter(shapes)
-    return [*(list(itertools.islice(sizes, rank)) for rank in ranks), *(tensor.shape for tensor in tensors)]
+    return [*((list(itertools.islice(sizes, rank)), torch.float32) for rank in ranks), *((tensor.shape, tensor.dtype) for tensor in tensors)]
 
 
 def _setup_context(ctx, inputs, output):
@@ -174,21 +178,20 @@ class GraphPart:
     """The methods of a LoweredModule for graphs and files."""
 
     def add_to_graph(self, inputs):
-        """Returns the output in a graph that torch.export or torch.compile records."""
-        return call_operator(self, [x.float() if x.is_floating_point() else x for x in inputs])
+        """Returns the output in a graph that torch.export or torch.compile records. `inputs` are tensors as the network reads them."""
+        return call_operator(self, inputs)
 
     def graph_tensors(self):
         """Returns {name: tensor} of the parameters and learned ranges that the operator reads. Calibration does not change the names."""
         own = {name: ref.get() for name, ref in self.refs.items() if ref.name in ref.module._parameters}
-        return own | {f"{name}.amax": state.amax for name, state in self.states.items() if state.is_learned}
+        return own | {f"{name}.amax": state.whole_range() for name, state in self.states.items() if state.is_learned}
 
     def ordered_parameters(self, tensors):
         """Returns the parameters for `record` and `run_without_gradient` from the values of `graph_tensors`."""
         _ = self.network
         self._limit_ranges()
         given = dict(zip(self.graph_tensors(), tensors))
-        names = [*self.parameter_names, *(f"{name}.amax" for name in self._unused)]
-        return [given[name] if name in given else self._parameter(name) for name in names]
+        return [given[name] if name in given else self._parameter(name) for name in self._all_names()]
 
     def output_shape(self, shapes):
         """Returns the shape of the output for inputs of some shapes. Their sizes may be symbols of torch.export."""
@@ -246,7 +249,7 @@ class GraphPart:
 
     def file_inputs(self, inputs):
         """Returns the inputs of a call as the file reads them."""
-        return [x.float() if x.is_floating_point() else x for x in inputs]
+        return [as_float32(x) for x in inputs]
 
     def _with(self, **changes):
         """Returns a part of the same parameters and quantizers with other attributes."""

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
+from .tensors import gathered
 
 
 class Unsupported(Exception):
@@ -30,8 +31,12 @@ class TensorRef:
     transposed: bool = False
     mask: str = ""
 
+    def raw(self):
+        """Returns the attribute, which may be sharded over processes."""
+        return getattr(self.module, self.name)
+
     def get(self):
-        value = getattr(self.module, self.name)
+        value = gathered(self.raw())
         value = value if self.rows is None else value[slice(*self.rows)]
         value = value.t() if self.transposed else value
         value = self._added_to_scores(value) if self.mask else value
@@ -40,12 +45,12 @@ class TensorRef:
     def _added_to_scores(self, mask):
         """Returns finite numbers, because files have no infinity."""
         seen = ~mask if self.mask == "hidden" and mask.dtype == torch.bool else mask
-        return additive_mask(seen).clamp(min=torch.finfo(torch.float32).min)
+        return additive_mask(seen).float().clamp(min=torch.finfo(torch.float32).min)
 
 
 def additive_mask(mask):
     """Returns the numbers that a mask adds to attention scores: 0 for True, -infinity for False. Other types than bool are unchanged."""
-    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+    return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 @dataclasses.dataclass

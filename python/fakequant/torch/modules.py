@@ -1,15 +1,20 @@
 """Quantized: a module of torch whose subgraphs the library runs."""
+import dataclasses
+import functools
+import warnings
+
+import torch
 from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
-from .capture import is_torch_layer, trace
+from .capture import is_tensor, is_torch_layer, node_shape, trace
 from .interpreter import check_arguments, make_steps, run_steps
-from .layers import Unsupported, has_hooks
+from .layers import Unsupported, has_hooks, has_matrix
 from .parts import LoweredModule, lower
 from .passes import Partition
-from .state import QuantizerState
-from .tensors import checked
+from .state import QuantizerState, shallow_copy
+from .tensors import as_float32, checked
 
 
 class Quantized(nn.Module):
@@ -21,10 +26,11 @@ class Quantized(nn.Module):
 
     def __init__(self, model, inputs, config, whole=False, path=""):
         """`path` is the path of `model` in the whole model. Raises Unsupported if the library can run nothing of it."""
-        super().__init__()
+        nn.Module.__init__(self)  # not of the class of a layer
         self._take_members(model)
         graph = trace(model, inputs)
         partition = Partition(model, graph, path)
+        self._layers, self._alone = _layer_inputs(graph, partition), {}
         subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
         subgraphs = subgraphs or partition.subgraphs()
         attention = attention_modules(graph, partition, subgraphs, config)
@@ -73,28 +79,76 @@ class Quantized(nn.Module):
         self._structure = [(parent, name, child) for parent in self.modules() if not isinstance(parent, LoweredModule)
                            for name, child in parent._modules.items() if not isinstance(child, QuantizerState)]
 
-    def forward(self, *inputs, **named):
+    def follow_structure(self):
+        """Runs each layer by itself while a module wraps one of them, as adapters of peft do, because the wrapper calls the layer."""
+        is_wrapped = False
         for parent, name, child in self._structure:
-            if parent._modules.get(name) is not child:
+            now = parent._modules.get(name)
+            if now is child:
+                continue
+            is_wrapped = True
+            if now is None or all(module is not child for module in now.modules()):
                 raise _fq.ArgumentError(f"[fakequant.torch] '{name}' of {type(parent).__name__} is another module than the one that was "
-                                        "quantized: change the model before quantize")
-        return run_steps(self, self._steps if self._observe is None else self._recording_steps, inputs, named, self._observe)
+                                        "quantized: change the model before quantize, or wrap the layer in a module that calls it")
+        if is_wrapped and not self._alone:
+            self._separate_layers()
+        elif self._alone and not is_wrapped:
+            self._join_layers()
+
+    def _separate_layers(self):
+        """Makes each layer with a matrix a Quantized of its own, with the quantizers that it has in its part."""
+        originals, used = {}, set()
+        for parent, name, child in self._structure:
+            originals.setdefault(id(parent._modules[name]), child)
+        parts = [lowered for name in self._inputs for lowered in [getattr(self, name)]]
+        for path, (full_path, shape, dtype) in self._layers.items():
+            now = self.get_submodule(path)
+            layer = originals.get(id(now), now)
+            copies = [module for module in now.modules() if type(module) is type(layer) and "weight_quantizer" in module._modules]
+            for module in dict.fromkeys([layer, *copies]):
+                for lowered in parts:
+                    if any(ref.module is layer for ref in lowered.refs.values()):
+                        self._alone[module] = type(module), module.__dict__
+                        used |= make_layer_part(module, lowered, full_path, torch.zeros(shape, dtype=dtype))
+        unused = [name for lowered in parts for name in lowered.states if name not in used]
+        if unused:
+            warnings.warn(f"[fakequant.torch] a layer is wrapped, so torch runs the operations between the layers in floats. Without "
+                          f"quantizers: {', '.join(unused[:3])}{', ..' if len(unused) > 3 else ''}", _fq.FakequantWarning, stacklevel=4)
+
+    def _join_layers(self):
+        """Makes the layers modules of torch again, which the parts of this module run."""
+        for layer, (kind, members) in self._alone.items():
+            members["training"] = layer.training
+            layer.__class__, layer.__dict__ = kind, members
+        self._alone = {}
+
+    def forward(self, *inputs, **named):
+        self.follow_structure()
+        steps = self._float_steps if self._alone else self._steps if self._observe is None else self._recording_steps
+        return run_steps(self, steps, inputs, named, self._observe)
 
     def run_float(self, *inputs, **named):
         """Returns the output of the model without quantizers."""
-        return run_steps(self, self._float_steps, inputs, named)
+        self.follow_structure()
+        for layer in self._alone:
+            layer._observe = lambda name, value: value
+        try:
+            return run_steps(self, self._float_steps, inputs, named)
+        finally:
+            for layer in self._alone:
+                layer._observe = None
 
     def check_arguments(self, inputs, named):
         """Raises TypeError for arguments that the forward does not have."""
         check_arguments(self, self._steps, inputs, named)
 
     def lowered_modules(self):
-        """Returns {name: LoweredModule}, without attention."""
-        return {name: getattr(self, name) for name in self._inputs}
+        """Returns {name: LoweredModule}, without attention. Wrapped layers are parts by themselves."""
+        return {name: getattr(self, name) for name in self._inputs if not self._alone}
 
     def only_module(self):
         """Returns the LoweredModule that is all of the model, or None."""
-        called = [step.target for step in self._steps if step.op not in ("placeholder", "output")]
+        called = [step.target for step in self._steps if step.op not in ("placeholder", "output") and not self._alone]
         return getattr(self, called[0]) if len(called) == 1 and called[0] in self._inputs else None
 
     def argument_names(self):
@@ -111,18 +165,19 @@ class Quantized(nn.Module):
     def record_inputs(self):
         """Computes in floats until `stop_recording`. Returns {name of a lowered module: list of (inputs of a call, mask of positions)}, which
         grows with each call."""
-        recorded, seen = {name: [] for name in self._inputs}, {}
+        parts = {} if self._alone else self._inputs
+        recorded, seen = {name: [] for name in parts}, {}
 
         def observe(value_name, value):
-            readers = {name: inputs for name, inputs in self._inputs.items() if value_name in inputs}
+            readers = {name: inputs for name, inputs in parts.items() if value_name in inputs}
             if not readers:
                 return value
-            value = value.float() if checked(value, "calibrate").is_floating_point() else value  # as lowered modules read it
-            seen[value_name] = value.detach().clone()  # torch may write to it
+            seen[value_name] = as_float32(checked(value, "calibrate").detach()).clone()  # torch may write to it
             for name, inputs in readers.items():
                 if value_name == inputs[-1]:
                     recorded[name].append(([seen[used] for used in inputs], self._token_mask))
-            return value
+            types = {kind for name in readers for kind in getattr(self, name).parameter_types()} if value.is_floating_point() else ()
+            return value.to(*types) if len(types) == 1 else value  # torch's layers do not take other types than their parameters'
         self._observe = observe
         return recorded
 
@@ -156,6 +211,66 @@ class Quantized(nn.Module):
         return list_reasons(self.floats)
 
 
+# Quantized layers are layers of torch too, because users and peft look for nn.Linear.
+
+@functools.cache
+def _layer_class(origin):
+    """Returns a subclass of Quantized and of the class of a layer."""
+    return type(f"Quantized{origin.__name__}", (Quantized, origin), {
+        "__module__": __name__, "__reduce_ex__": lambda self, protocol: (_new_layer, (origin,), self.__dict__),
+        "extra_repr": lambda self: ", ".join(filter(None, [origin.extra_repr(self), list_reasons(self.floats)]))})
+
+
+def _new_layer(origin):
+    kind = _layer_class(origin)
+    return kind.__new__(kind)
+
+
+def quantized(model, inputs, config, whole=False, path=""):
+    """Returns a Quantized with the arguments of its constructor. Of one layer it is an instance of the class of the layer too."""
+    is_layer = has_matrix(model) and not any(not isinstance(child, QuantizerState) for child in model.children())
+    return (_layer_class(type(model)) if is_layer else Quantized)(model, inputs, config, whole, path)
+
+
+def _layer_inputs(graph, partition):
+    """Returns {path of a layer with a matrix: (its path in the whole model, shape and type of its input)}."""
+    out = {}
+    for node in graph.nodes:
+        if node.op == "call_module" and node in partition.lowered and has_matrix(partition.module(node)) and node.args and is_tensor(node.args[0]):
+            path = partition.layer_names.full_path(node.target)
+            out.setdefault(node.target, (path, node_shape(node.args[0]), node.args[0].meta["tensor_meta"].dtype))
+    return out
+
+
+def make_layer_part(layer, lowered, path, x):
+    """Makes a layer of a part a Quantized in place. It shares the quantizers that the layer has in the part `lowered`.
+
+    `path` is the path of the layer in the whole model, `x` an input. Returns the names of the quantizers.
+    """
+    twin = shallow_copy(layer)  # without hooks, and with plain parameters, because fully_shard may have sharded the parameters
+    twin.__dict__ |= {name: value for name, value in vars(nn.Module()).items() if "_hooks" in name}
+    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=value.dtype))
+                        for name, value in layer._parameters.items()}
+    part = quantized(twin, (x,), lowered._config, path=path)
+    (own,) = part.lowered_modules().values()
+    known = {alias: row["name"] for row in lowered.network.quantizers() if row["enabled"] for alias in (row["name"], *row["aliases"])}
+    own.configure(lowered._config, lowered._learned, (False, False))
+    off = [name for name in own.states if name not in known]
+    if off:
+        own.states = {}
+        rules = [*lowered._config.get("rules", []), *({"pattern": name, "enable": False} for name in off)]
+        own.configure({**lowered._config, "rules": rules}, lowered._learned, (False, False))
+    used = {name: known[name] for name in own.states}
+    own.states = {name: layer._modules.get(name.rpartition(".")[2], lowered.states[source]) for name, source in used.items()}
+    hooks = {name: value for name, value in vars(layer).items() if "_hooks" in name}
+    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **hooks}
+    own.train(layer.training)
+    layer.__class__, layer.__dict__ = type(part), part.__dict__
+    own.redirect(lambda refs: {name: dataclasses.replace(ref, module=layer) for name, ref in refs.items()})
+    own.forget_pushed()
+    return set(used.values())
+
+
 def _no_layer_reason(model, partition):
     """Returns why the library runs no operator of a module. Only a module with matrices has a specific reason."""
     text = f"{type(model).__name__} is not quantized"
@@ -171,6 +286,9 @@ def list_reasons(floats):
 
 def quantized_parts(model):
     """Returns the Quantized and Attention modules of a model, in the order of its modules."""
+    for module in list(model.modules()):
+        if isinstance(module, Quantized):
+            module.follow_structure()
     return [part for part in model.modules() if isinstance(part, (Quantized, Attention))]
 
 

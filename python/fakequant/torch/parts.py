@@ -11,8 +11,8 @@ from .. import _fakequant as _fq
 from .capture import node_shape
 from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register_part
 from .passes import model_nodes
-from .state import QuantizerState, RangeLimiter, share_growth, split_state
-from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, make_dense
+from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
+from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 
 
 class LoweredModule(GraphPart, nn.Module):
@@ -30,6 +30,7 @@ class LoweredModule(GraphPart, nn.Module):
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # number of calls and tensors with padding in the last calibration
         self._is_random = any("drop" in node["type"] for node in nodes)
+        self.output_type = torch.float32  # in the example
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
@@ -50,6 +51,9 @@ class LoweredModule(GraphPart, nn.Module):
             self.states = self._new_states()
             self._mark_pushed()
         self._name_parameters()
+        if self.parameter_types() - {torch.float32}:
+            for state in self.states.values():
+                state.stay_whole()
 
     @property
     def network(self):
@@ -70,6 +74,10 @@ class LoweredModule(GraphPart, nn.Module):
         self.refs = redirect(self.refs)
         self.shared = SharedParameters(self._network, self.refs)
 
+    def forget_pushed(self):
+        """Gives the library the state of all quantizers at the next use, after `states` became others."""
+        self._seen, self._pushed = {}, None
+
     # State of quantizers: tensors of torch, which the library gets when they change.
 
     def _new_states(self):
@@ -88,7 +96,7 @@ class LoweredModule(GraphPart, nn.Module):
             return None
         count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
         is_list = fields.get("learn_amax", False) or count > 1
-        return torch.full((count,) if is_list else (), float("nan"), device=self._device())
+        return torch.full((count,) if is_list else (), float("nan"), dtype=torch.float32, device=self._device())
 
     def _network_state(self):
         """Returns {name of a quantizer: (settings, {name: array})} of the library."""
@@ -194,41 +202,82 @@ class LoweredModule(GraphPart, nn.Module):
         return [state.amax for state in self.states.values() if state.is_learned]
 
     def _device(self):
-        return next((ref.get().device for ref in self.refs.values()), torch.device("cpu"))
+        return next((ref.raw().device for ref in self.refs.values()), torch.device("cpu"))
 
     def _parameter(self, name):
-        return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].amax
+        return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].whole_range()
+
+    def _all_names(self):
+        """Returns the names of the parameters of the network, then of the learned ranges that it does not use."""
+        return self.parameter_names + [f"{name}.amax" for name in self._unused]
 
     def _all_parameters(self):
-        """Returns the parameters of the network, then the learned ranges that it does not use."""
-        return [self._parameter(name) for name in self.parameter_names] + [self.states[name].amax for name in self._unused]
+        return [self._parameter(name) for name in self._all_names()]
 
     def share(self, parameters=None):
         """Gives the library the current values of parameters and buffers. Returns the network."""
         network = self.network if parameters is None else self._network
-        given = dict(zip(self.parameter_names, self._all_parameters() if parameters is None else parameters))
-        # One range is a list of one in torch, because fully_shard does not take scalars.
-        self.shared.share({name: value if name in self.refs or value.numel() > 1 else value.reshape(()) for name, value in given.items()})
+        self.shared.share(self._named(self._all_parameters() if parameters is None else parameters))
         return network
+
+    def _named(self, parameters):
+        """Returns {name in the network: parameter}. One range is a list of one in torch, because fully_shard does not take scalars."""
+        given = dict(zip(self.parameter_names, parameters))
+        return {name: value if name in self.refs or value.numel() > 1 else value.reshape(()) for name, value in given.items()}
 
     # Forward.
 
     def forward(self, *inputs):
         if torch.compiler.is_compiling():
-            return self.add_to_graph(inputs)
+            return self.add_to_graph(self.prepared(inputs)).to(self._output_type(inputs))
         if torch.jit.is_tracing():
             raise _fq.ArgumentError(NO_GRAPH)
         if torch._C._functorch.peek_interpreter_stack() is not None:
             raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
                                     "the model on batches, and backward")
-        inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
+        self.check_inputs(inputs)
+        read = self.prepared(inputs)
         _ = self.network
-        self._limit_ranges()
+        parameters = self._all_parameters()
+        self._limit({name.removesuffix(".amax"): value for name, value in zip(self._all_names(), parameters) if name not in self.refs})
         with self.explained_errors():
-            return self._run(inputs, self._all_parameters())
+            return self._run(read, parameters).to(self._output_type(inputs))
+
+    def prepared(self, inputs):
+        """Returns the inputs as the network reads them. Floating-point inputs become float32."""
+        return [as_float32(x) for x in inputs]
+
+    def check_inputs(self, inputs):
+        """Raises ArgumentError for inputs that are no dense tensors on a device of the library."""
+        for x in inputs:
+            checked(x, "fakequant.torch")
+
+    def _output_type(self, inputs):
+        """Returns the type of the output: the type of autocast, else the type of the parameters, as in torch."""
+        device = inputs[0].device.type
+        if torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+        types = self.parameter_types()
+        if not types:
+            return next((x.dtype for x in inputs if x.is_floating_point()), torch.float32)
+        return types.pop() if len(types) == 1 else self.output_type
+
+    def parameter_types(self):
+        """Returns the set of types of the parameters, without ranges."""
+        return {self.refs[name].raw().dtype for name in self.parameter_names if name in self.refs}
+
+    def average_gradients(self, gradients):
+        """Averages the gradients ({name: tensor}) of ranges that fully_shard leaves out over the processes, in place."""
+        if self.shared.is_managed():
+            average([gradient for name, gradient in gradients.items() if name not in self.refs and gradient is not None
+                     and not is_managed(self.states[name.removesuffix(".amax")])])
 
     def _limit_ranges(self):
-        self._limiter.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
+        self._limit({name: state.whole_range() for name, state in self.states.items() if state.is_learned})
+
+    def _limit(self, ranges):
+        """Limits learned ranges, {name of a quantizer: whole range}."""
+        self._limiter.limit({name: (self.states[name], value) for name, value in ranges.items()})
 
     def _run(self, inputs, parameters):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
@@ -241,7 +290,9 @@ class LoweredModule(GraphPart, nn.Module):
         if self.training or self._layers_in_other_mode():
             return self.record(inputs, parameters, [False] * len(inputs))[0]
         self.share(parameters).eval()
-        return self._evaluated([make_dense(x) for x in inputs])
+        y = self._evaluated([make_dense(x) for x in inputs])
+        self.shared.release(self._named(parameters))
+        return y
 
     def record(self, inputs, parameters, wants_gradient):
         """Returns (outputs, Recording) for a batch. `wants_gradient` has a bool for each input."""
@@ -253,10 +304,11 @@ class LoweredModule(GraphPart, nn.Module):
             self._trains = True
         growing = network.growing_quantizers() if self._sets_ranges and self._trains else []
         y, recording = self._recorded([make_dense(x) for x in inputs], list(wants_gradient))
+        self.shared.release(self._named(parameters))
         if self._trains:
             self.shared.update_statistics()
         if growing:
-            share_growth(network, growing, self._device())
+            share_growth(network, growing, self._device(), self.shared.is_managed())
             self.pull()
             self._limit_ranges()  # the next step is limited from here
         return y, recording
@@ -274,7 +326,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def input_rows(self, inputs):
         """Returns the inputs as the one array that the network reads."""
-        return inputs[0].contiguous()
+        return as_float32(inputs[0]).contiguous()
 
     @contextlib.contextmanager
     def explained_errors(self):
@@ -354,8 +406,11 @@ class MultiInputModule(LoweredModule):
                                         "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
         return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
 
-    def forward(self, *inputs):
-        return super().forward(self.input_rows(inputs))
+    def check_inputs(self, inputs):
+        """Does nothing: `prepared` checks the shapes of all inputs."""
+
+    def prepared(self, inputs):
+        return [self.input_rows(inputs)]
 
     def file_inputs(self, inputs):
         return [self.input_rows(inputs)]
@@ -372,5 +427,8 @@ def lower(subgraph, partition, config):
     output = node_shape(subgraph.nodes[-1])
     arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
     if len(subgraph.inputs) > 1:
-        return MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
-    return LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)
+        out = MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
+    else:
+        out = LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)
+    out.output_type = subgraph.nodes[-1].meta["tensor_meta"].dtype
+    return out

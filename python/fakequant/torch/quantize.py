@@ -16,17 +16,19 @@ from torch.utils._pytree import tree_map_only
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
 from .layers import Unsupported, has_matrix, has_weight, require
-from .modules import Quantized, lowered_modules, quantized_parts, require_parts
+from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
 from .passes import LayerNames, join_path
-from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
+from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
+from .tensors import PARAMETER_TYPES
 
-#: Attribute of a quantized model: (args, kwargs) of the example, with tensors of zeros.
-EXAMPLE = "_fakequant_example"
+#: Attribute of a quantized model: the arguments of quantize. `example` is (args, kwargs), and `excluded` are the paths of layers for which
+#: filter_fn returned False.
+RECIPE = "_fakequant_recipe"
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 
 
-def quantize(model, config="int8", example_input=None, whole=True):
+def quantize(model, config="int8", example_input=None, whole=True, filter_fn=None):
     """Returns a model whose layers compute on codes. It shares the parameters of `model`, which does not change.
 
     `config` is the name of a preset, or a config as a dict or JSON text. `example_input` is an input, a tuple of inputs, or a dict of
@@ -35,11 +37,13 @@ def quantize(model, config="int8", example_input=None, whole=True):
 
     A model of several inputs becomes one part if the library can run all of it. Its lengths are the lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
 
+    `filter_fn(module, path)` returns whether a layer with a matrix is quantized, as in torchao. The default is every layer.
+
     A preset of few bits has the choices of `fakequant qat`: 8 bits in the first and the last layer, ranges of least squared error, and
     learned ranges. `parameter_groups` has its rates.
 
-    Raises ArgumentError for an invalid config, an input that does not fit the model, parameters of other types than float32, and a model
-    without a supported layer. Warns of products that stay in floats.
+    Parameters are float32, bfloat16 or float16 on one device. Raises ArgumentError for other parameters, an invalid config, an input that
+    does not fit the model, and a model without a supported layer. Warns of products that stay in floats.
     """
     if not isinstance(model, nn.Module):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
@@ -47,21 +51,39 @@ def quantize(model, config="int8", example_input=None, whole=True):
         raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give its original nn.Module")
     if quantized_parts(model):
         raise _fq.ArgumentError("[quantize] the model is already quantized: use the float model")
-    config, learned = _complete_config(config)
+    given = _config_dict(config)
+    config, learned = _complete_config(given)
+    excluded = _exclude_layers(config, model, filter_fn)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
-    _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
+    _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
     out, replacements, calls = _quantized(model, args, named, config, whole)
     lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values()}
-    _check_types((name, module) for name, module in model.named_modules() if module in lowered_layers)
+    _check_parameters((name, module) for name, module in model.named_modules() if module in lowered_layers)
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)
     _add_states(out, replacements)
-    out.__dict__[EXAMPLE] = _without_values(args), _without_values(named)
-    for message in [*_library_warnings(out), *_attention_weights_warning(model, out), *floats_warning(out, model, args, named)]:
+    out.__dict__[RECIPE] = {"config": given, "whole": whole, "excluded": [pattern.removesuffix(".*") for pattern in excluded],
+                            "example": (_without_values(args), _without_values(named))}
+    count_multiply_adds(out, model, args, named)
+    for message in [*_library_warnings(out, excluded), *_attention_weights_warning(model, out), *floats_warning(out)]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
+
+
+def quantize_(model, config="int8", example_input=None, whole=True, filter_fn=None):
+    """Quantizes a model in place, with the arguments of `quantize`. Returns None, as the function of this name of torchao.
+
+    The model keeps its identity. Its class becomes Quantized if torch.fx can read all of it.
+    """
+    out = quantize(model, config, example_input, whole, filter_fn)
+    model.__class__, model.__dict__ = type(out), out.__dict__
+    for lowered in lowered_modules(model):  # `out` is left to the garbage collector
+        lowered.redirect(lambda refs: {name: dataclasses.replace(ref, module=model) if ref.module is out else ref for name, ref in refs.items()})
+    for module in model.modules():
+        if isinstance(module, Quantized):
+            module.remember_structure()
 
 
 def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
@@ -94,14 +116,13 @@ def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
 # Configs.
 
 def _complete_config(config):
-    """Returns the config as a dict, and the keyword arguments of Model.learn_ranges or None.
+    """Returns the config that the library gets, a dict, and the keyword arguments of Model.learn_ranges or None.
 
     A config with a preset gets the choices of the preset (edges, calibration). The keys of the config replace them, and the rules
     of the config come after them. A config without a preset is unchanged.
     """
-    config = _config_dict(config)
     if not isinstance(config.get("preset"), str):
-        return config, None
+        return dict(config), None
     chosen, own = _fq.preset_config(config["preset"]), config.get("rules", [])
     rules = chosen.get("rules", []) + own if isinstance(own, list) else own
     config = chosen | config | ({"rules": rules} if rules else {})
@@ -109,6 +130,15 @@ def _complete_config(config):
     learned = {"activations": training["amax"] == "learned", "weights": training["learn_weight_ranges"],
                "gradient": training["amax_gradient"]}
     return config, learned if learned["activations"] or learned["weights"] else None
+
+
+def _exclude_layers(config, model, filter_fn):
+    """Adds rules to a config that switch the layers off for which `filter_fn` returns False. Returns the patterns."""
+    if filter_fn is None:
+        return []
+    patterns = [f"{path}.*" for path, module in model.named_modules() if has_matrix(module) and not filter_fn(module, path)]
+    config["rules"] = [*config.get("rules", []), *({"pattern": pattern, "enable": False} for pattern in patterns)]
+    return patterns
 
 
 def _config_dict(config):
@@ -146,8 +176,9 @@ def split_arguments(batch):
 
 
 def _without_values(value):
-    """Returns nested arguments with tensors of zeros that need no memory."""
-    return tree_map_only(torch.Tensor, lambda x: torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape), value)
+    """Returns nested arguments whose floating-point tensors are zeros that need no memory. Others keep their elements."""
+    return tree_map_only(torch.Tensor, lambda x: torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+                         if x.is_floating_point() else x.detach().clone(), value)
 
 
 def _bind(model, inputs, named):
@@ -162,13 +193,21 @@ def _bind(model, inputs, named):
                                 "tuple of inputs; for one input that is a list give ([..],)") from why
 
 
-def _check_types(modules):
-    """Raises ArgumentError for parameters and buffers of (name, module) that are floating-point, but not float32."""
+def _check_parameters(modules):
+    """Raises ArgumentError for parameters and buffers of (path, module) with a type or a device that the library does not have."""
+    devices = {}
     for path, module in modules:
         for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-            if value.is_floating_point() and value.dtype != torch.float32:
-                raise _fq.ArgumentError(f"[quantize] '{path + '.' if path else ''}{name}' is {value.dtype}: parameters of quantized layers are "
-                                        "torch.float32. Call model.float() first; autocast computes the other layers in fewer bits")
+            name = join_path(path, name)
+            if (value.is_floating_point() or value.is_complex()) and value.dtype not in PARAMETER_TYPES:
+                raise _fq.ArgumentError(f"[quantize] '{name}' is {value.dtype}: parameters of quantized layers are float32, bfloat16 or "
+                                        "float16. Call model.float() first")
+            if value.is_meta:
+                raise _fq.ArgumentError(f"[quantize] '{name}' is on the meta device and has no values: load the weights first")
+            devices.setdefault(value.device, name)
+    if len(devices) > 1:
+        found = " and ".join(f"'{name}' on {device}" for device, name in devices.items())
+        raise _fq.ArgumentError(f"[quantize] the model has {found}: move it to one device with model.to(device)")
 
 
 # The quantized model.
@@ -181,7 +220,7 @@ def _quantized(model, inputs, named, config, whole):
         if bound.kwargs:
             raise Unsupported("the model is called with keyword arguments only")
         inputs, named = bound.args, {}
-        out = Quantized(model, inputs, config, whole)
+        out = quantized(model, inputs, config, whole)
         return out, {model: out}, None
     except Unsupported as why:
         submodules = _Submodules(_ExampleCalls(model, inputs, named), config)
@@ -222,7 +261,7 @@ class _Submodules:
                 self.replacements[child] = quantized_multihead(child, *calls.arguments[child], self.config, path)
                 return self.replacements[child]
             if child in calls.inputs:
-                self.replacements[child] = Quantized(child, calls.inputs[child], self.config, path=path)
+                self.replacements[child] = quantized(child, calls.inputs[child], self.config, path=path)
                 return self.replacements[child]
             why = "it is called with other arguments than tensors" if child in calls.arguments else "example_input does not call it"
         except Unsupported as reason:
@@ -327,13 +366,14 @@ def _add_states(model, replacements):
 
 # Warnings.
 
-def _library_warnings(model):
-    """Returns the warnings of the library if the model is one part, and a warning for each pattern that matches in no part."""
+def _library_warnings(model, excluded):
+    """Returns the warnings of the library if the model is one part, and a warning for each pattern that matches in no part. `excluded` are
+    patterns of layers that may have no quantizer."""
     lowered = lowered_modules(model)
     found = [message for message in lowered[0].warnings if FLOAT_MESSAGE not in message] if len(lowered) == 1 else []
     names = list(dict.fromkeys(name for module in lowered for name in module.quantizer_names))
     for pattern in lowered[0].unmatched:
-        if all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@residual")):
+        if pattern not in excluded and all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@residual")):
             found.append(f"the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(nearest_names(pattern, names))}")
     return found
 

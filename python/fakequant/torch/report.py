@@ -1,5 +1,6 @@
-"""layers, quantizers: tables of the layers and quantizers of a quantized model. The warning about layers in floats."""
+"""summary, layers, quantizers: tables of a quantized model. The warning about layers in floats."""
 import contextlib
+import dataclasses
 import warnings
 
 import torch
@@ -14,6 +15,8 @@ from .state import QuantizerState
 
 #: Attribute of a module whose submodules are quantized one by one: the reason.
 FLOAT_REASON = "_fakequant_stays"
+#: Attribute of a quantized model: {path of a layer: multiply-adds of the example}.
+MULTIPLY_ADDS = "_fakequant_multiply_adds"
 #: Text between the name of a layer and the reason in warnings of the library.
 FLOAT_MESSAGE = "' stays in floats: "
 _OFF, _MOST = "its quantizers are off", 3
@@ -65,6 +68,67 @@ def quantizers(model):
             for lowered in lowered_modules(model) for row in lowered.network.quantizers() for fields in [row["descriptor"].dict()]]
 
 
+@dataclasses.dataclass
+class Summary:
+    """Coverage of a quantized model. `print(summary)` shows it as a table.
+
+    `rows` has the dicts of `layers`, with `weights` and `inputs` (formats, "" if not quantized), `amax` (range of the inputs) and
+    `multiply_adds` (of the example). `share` is the share of the multiply-adds with parameters that are on codes, 0 to 1.
+    """
+    rows: list
+    share: float
+
+    def __str__(self):
+        total = max(sum(row["multiply_adds"] for row in self.rows), 1)
+        head = "layer", "type", "weights", "inputs", "range", "runs", "share", "reason"
+        lines = [head] + [(row["layer"], row["type"], row["weights"], row["inputs"], _range_text(row["amax"]), row["runs"],
+                           f"{100 * row['multiply_adds'] / total:.1f} %", row["why"]) for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        text = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths)).rstrip() for line in lines]
+        return "\n".join([*text, f"{100 * self.share:.1f} % of the multiply-adds with parameters are on codes"])
+
+
+def summary(model):
+    """Returns the Summary of a quantized model. Raises ArgumentError if the model is not quantized."""
+    by_name = {name: row for row in quantizers(model) for name in (row["name"], *row["aliases"]) if row["enabled"]}
+    counts, rows = next((vars(module)[MULTIPLY_ADDS] for module in model.modules() if MULTIPLY_ADDS in vars(module)), {}), []
+    # Adapters of peft move a layer to another path. Quantizers keep the path of `quantize`.
+    paths = {id(ref.module): name.rpartition(".")[0] for lowered in lowered_modules(model) for name, ref in lowered.refs.items()}
+    for row, module in list(_rows(model)):
+        path = paths.get(id(module), row["layer"])
+        weight, read = (by_name.get(f"{path}.{role}_quantizer", {}) for role in ("weight", "input"))
+        rows.append(row | {"weights": weight.get("format", ""), "inputs": read.get("format", ""), "amax": read.get("amax"),
+                           "multiply_adds": counts.get(path, 0)})
+    total = sum(row["multiply_adds"] for row in rows)
+    on_codes = sum(row["multiply_adds"] for row in rows if row["runs"] == "codes")
+    return Summary(rows, on_codes / total if total else 0.0)
+
+
+def print_quant_summary(model):
+    """Prints a line for each quantizer, in the form of ModelOpt's function of this name."""
+    rows = quantizers(model)
+    for row in rows:
+        print(f"{row['name']:<80} TensorQuantizer({_modelopt_text(row)})")
+    print(f"{len(rows)} TensorQuantizers found in model")
+
+
+def _modelopt_text(row):
+    if not row["enabled"]:
+        return "disabled"
+    fields = row["descriptor"]
+    bits, blocks, axis = fields.get("num_bits", 8), fields.get("block_sizes"), fields.get("axis")
+    granularity = f"block_sizes={blocks}" if blocks else "per-tensor" if axis is None else f"axis={axis}"
+    amax = "dynamic" if fields.get("dynamic") or row["amax"] is None else "amax=" + _range_text(row["amax"])
+    return f"{bits if isinstance(bits, int) else tuple(bits)} bit fake {granularity} {amax} quant"
+
+
+def _range_text(amax):
+    if amax is None:
+        return ""
+    lowest, highest = amax
+    return f"{lowest:.4g}" if lowest == highest else f"[{lowest:.4g}, {highest:.4g}]"
+
+
 def _reason(name, reasons):
     """Returns the reason of the module, or of the nearest parent that has one."""
     while name and name not in reasons:
@@ -94,23 +158,28 @@ def float_reasons(model):
     return ["; ".join(found[:_MOST]) + f" and {len(found) - _MOST} more" * (len(found) > _MOST)] if found else []
 
 
-def floats_warning(model, original, args, kwargs):
-    """Returns a list of at most one warning. It names the largest layers in floats and their share of the multiply-adds of `original` on the
-    example. Layers that the config switches off do not count."""
-    left = [(row, module) for row, module in _rows(model) if row["why"] not in ("", _OFF) and not isinstance(module, nn.Embedding)]
-    if not any(p.dim() > 1 for _, module in left for p in module.parameters()):
-        return []
+def count_multiply_adds(model, original, args, kwargs):
+    """Counts the multiply-adds with parameters of each layer of a quantized model, in one call of the float model `original`."""
     with torch.no_grad(), parametrize.cached():
         counted = _count_products(original, args, kwargs)
-        total = max(sum(counted.values()), 1)
-        shares = [(sum(counted.pop(_address(matrix), 0) for matrix in _matrices(module)) / total, row) for row, module in left]
-    shares = sorted(((100 * share, row) for share, row in shares if share > 0), key=lambda pair: -pair[0])
+        # A matrix that several layers share counts once, for the first of them that multiplies by it.
+        vars(model)[MULTIPLY_ADDS] = {row["layer"]: sum(counted.pop(_address(matrix), 0) for matrix in _matrices(module))
+                                      for row, module in _rows(model) if not isinstance(module, nn.Embedding)}
+
+
+def floats_warning(model):
+    """Returns a list of at most one warning. It names the largest layers in floats and their share of the multiply-adds. Layers that the
+    config switches off do not count."""
+    counts = vars(model)[MULTIPLY_ADDS]
+    total = max(sum(counts.values()), 1)
+    shares = [(100 * counts.get(row["layer"], 0) / total, row) for row in layers(model) if row["why"] not in ("", _OFF)]
+    shares = sorted(((share, row) for share, row in shares if share > 0), key=lambda pair: -pair[0])
     if not shares:
         return []
     named = [f"'{row['layer']}' ({share:.2g} %: {row['why']})" for share, row in shares[:_MOST]]
     more = f" and {len(shares) - _MOST} more" * (len(shares) > _MOST)
     return [f"[quantize] {sum(share for share, _ in shares):.2g} % of the multiply-adds with parameters stay in floats: {', '.join(named)}"
-            f"{more}. fakequant.torch.layers(model) lists all layers"]
+            f"{more}. fakequant.torch.summary(model) lists all layers"]
 
 
 class _ProductCounter(TorchDispatchMode):

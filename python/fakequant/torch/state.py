@@ -4,9 +4,11 @@ import json
 
 import torch
 from torch import nn
+from torch.distributed._composable.contract import REGISTRY_KEY
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import _fakequant as _fq
+from .tensors import gathered, is_managed, is_sharded
 
 #: Settings that calibration decides.
 _CALIBRATED = ("enabled", "zero_point")
@@ -14,6 +16,8 @@ _CALIBRATED = ("enabled", "zero_point")
 _FORMAT = ("pow2", "reference", "engine_grid", "binary")
 #: Fields of a descriptor that are not part of the format.
 _OTHERS = ("amax", "calib_method", "learn_amax", "name", "unsigned")
+#: Arrays that not every quantizer has. `extreme_codes` are the codes of the largest weights of ggml's blocks, chosen in calibration.
+_ARRAYS = ("scale", "growing", "pre_quant_scale", "extreme_codes")
 _BLOCK = 256  # bytes. The length of settings is a multiple, so that calibration does not change it.
 _LEAST_RANGE = 2.0**-23
 
@@ -23,15 +27,15 @@ class QuantizerState(nn.Module):
 
     `amax` is the range, or a list of ranges, NaN before calibration: a parameter if ranges are learned, else a buffer, and None
     if each input has a range of its own. `growing` marks the ranges that training sets. State dicts also have `settings`, the bytes of a
-    JSON text.
+    JSON text. fully_shard makes a learned range a DTensor, except in models of other types than float32.
     """
 
     def __init__(self, settings, amax, is_learned):
         super().__init__()
-        self.register_buffer("pre_quant_scale", None)
-        self.register_buffer("scale", None)
-        self.register_buffer("growing", None)
+        for name in _ARRAYS:
+            self.register_buffer(name, None)
         self._settings, self.writes, self.is_loaded = settings, 0, False
+        self._sharded = None  # the DTensor of the learned range
         if is_learned:
             self.amax = nn.Parameter(amax)
         else:
@@ -48,9 +52,23 @@ class QuantizerState(nn.Module):
     def is_learned(self):
         return "amax" in self._parameters
 
+    def __setattr__(self, name, value):
+        if name == "amax" and is_sharded(value):  # fully_shard sets this parameter, and its whole for each forward
+            self.__dict__["_sharded"] = value
+        super().__setattr__(name, value)
+
+    def whole_range(self):
+        """Returns the range in float32, gathered if it is sharded. A MixedPrecisionPolicy rounds the range that fully_shard gathers."""
+        is_rounded = self._sharded is not None and self.amax.dtype != torch.float32
+        return gathered(self._sharded if is_rounded else self.amax)
+
+    def stay_whole(self):
+        """Keeps fully_shard from sharding the range, because it requires one type for all parameters of a module."""
+        setattr(self, REGISTRY_KEY, {"replicate": None})
+
     def is_calibrated(self):
         """Returns whether the range is known or not needed."""
-        return self.amax is None or not bool(self.amax.isnan().any())
+        return self.amax is None or not bool(self.whole_range().isnan().any())
 
     def version(self):
         """Returns a value that changes with each write to settings and buffers. The library shares a learned range, so that is not included."""
@@ -58,8 +76,8 @@ class QuantizerState(nn.Module):
 
     def arrays(self):
         """Returns {name: tensor} for the library, copies."""
-        values = {"amax": self.amax if self.is_calibrated() else None, "scale": self.scale, "growing": self.growing,
-                  "pre_quant_scale": self.pre_quant_scale}
+        values = {"amax": self.whole_range() if self.is_calibrated() and self.amax is not None else None}
+        values |= {name: getattr(self, name) for name in _ARRAYS}
         return {name: value.detach().cpu().clone() for name, value in values.items() if value is not None}
 
     def as_library(self):
@@ -77,23 +95,32 @@ class QuantizerState(nn.Module):
         self._settings = settings
         if self.amax is not None and "amax" in arrays:
             self._set_amax(arrays["amax"])
-        for name in ("scale", "growing", "pre_quant_scale"):
+        for name in _ARRAYS:
             setattr(self, name, arrays[name].clone() if name in arrays else None)
 
     def grows(self):
         """Returns whether some of the range was zero at calibration, so that training sets it."""
-        return self.growing is not None or self.amax is not None and bool((self.amax <= 2.0**-24).any())
+        return self.growing is not None or self.amax is not None and bool((self.whole_range() <= 2.0**-24).any())
 
     def _set_amax(self, value):
         """Sets the range, in place if its shape is the same."""
         value = value.reshape(-1) if self.is_learned else value
         with torch.no_grad():
             if value.shape == self.amax.shape:
-                if not torch.equal(value, self.amax.cpu()):
-                    self.amax.copy_(value)
+                if not torch.equal(value, self.whole_range().cpu()):
+                    self.write_range(value)
             else:
                 value = value.clone().to(self.amax.device)
                 self.amax = nn.Parameter(value) if self.is_learned else value
+
+    def write_range(self, value):
+        """Writes to the range, and to its shard."""
+        if not is_sharded(self.amax):
+            self.amax.copy_(value)
+        if self._sharded is not None:
+            from torch.distributed.tensor import distribute_tensor
+            sharded = self._sharded
+            sharded.copy_(distribute_tensor(value.to(sharded.device), sharded.device_mesh, sharded.placements))
 
     def load(self, settings, arrays):
         """Sets the state from a quantizer of the same format. Raises ValueError with both formats if they differ."""
@@ -130,12 +157,22 @@ class QuantizerState(nn.Module):
                 given["amax"] = given["amax"].reshape(-1)
             elif given["amax"].shape != self.amax.shape:
                 self.amax = torch.empty_like(given["amax"], device=self.amax.device)
-        for name in ("scale", "growing", "pre_quant_scale"):
+        for name in _ARRAYS:
             if name in given:
                 setattr(self, name, torch.empty_like(given[name]))
 
+    def _apply(self, fn, recurse=True):
+        """Moves the tensors to a device. `model.bfloat16()` does not change ranges, whose bits decide all codes."""
+        def moved(tensor):
+            out = fn(tensor)
+            if out.dtype == tensor.dtype:
+                return out
+            self.stay_whole()
+            return tensor.to(out.device)
+        return super()._apply(moved, recurse)
+
     def extra_repr(self):
-        amax = None if self.amax is None or not self.is_calibrated() else self.amax.detach()
+        amax = None if self.amax is None or is_sharded(self.amax) or not self.is_calibrated() else self.amax.detach()
         span = "" if amax is None else f", amax {amax.min():.4g}" + (f" .. {amax.max():.4g}" if amax.numel() > 1 else "")
         learned, off = ", learned" if self.is_learned else "", "" if self._settings["switches"]["enabled"] else ", off"
         return describe(self._settings) + span + learned + off
@@ -151,7 +188,7 @@ def split_state(arrays, attributes):
             out.setdefault(name, ({}, {}))[0][field] = value
     for key, value in arrays.items():
         name, _, field = key.rpartition("/")
-        if name in out and field in ("amax", "scale", "growing", "pre_quant_scale"):
+        if name in out and field in ("amax", *_ARRAYS):
             out[name][1][field] = torch.as_tensor(value)
     return out
 
@@ -270,16 +307,18 @@ class RangeLimiter:
         self._before = {}
 
     def limit(self, values):
-        """Limits ranges, {name: parameter}, that changed since the last call."""
+        """Limits ranges that changed since the last call. `values` is {name: (QuantizerState, its whole range)}."""
         with torch.no_grad():
-            for name, value in values.items():
+            for name, (state, value) in values.items():
                 last, version = self._before.get(name, (None, None))
-                if value._version == version:
+                if value._version == version and not is_managed(state):  # fully_shard gathers without a new version
                     continue
                 if last is not None and not _is_within(value, last):
                     last = last.to(value.device)
                     limited = value.clamp(last / 2, last * 2).clamp_(min=_LEAST_RANGE)
                     value.copy_(torch.where(last > 2.0**-24, limited, value))  # training sets a range of zeros without a limit
+                    if is_managed(state):
+                        state.write_range(value)
                 self._before[name] = value.detach().clone(), value._version
 
     def reset(self):
@@ -287,11 +326,21 @@ class RangeLimiter:
         self._before = {}
 
 
-def share_growth(network, quantizers, device):
-    """Sets quantizers that grow (their range was zero) to the largest range in any process of DistributedDataParallel."""
+def share_growth(network, quantizers, device, is_managed):
+    """Sets quantizers that grow (their range was zero) to the largest range in any process of DistributedDataParallel or fully_shard.
+
+    `is_managed` says whether fully_shard manages the parameters.
+    """
     model = DistributedDataParallel._get_active_ddp_module()
-    if model is None or not torch.distributed.is_initialized():
+    if (model is None and not is_managed) or not torch.distributed.is_initialized():
         return
     growth = torch.as_tensor(network.range_growth(quantizers)).to(device)
-    torch.distributed.all_reduce(growth, torch.distributed.ReduceOp.MAX, group=model.process_group)
+    torch.distributed.all_reduce(growth, torch.distributed.ReduceOp.MAX, group=None if model is None else model.process_group)
     network.set_range_growth(quantizers, growth.cpu().numpy())
+
+
+def average(gradients):
+    """Averages tensors over the processes in place."""
+    for gradient in gradients:
+        torch.distributed.all_reduce(gradient)
+        gradient /= torch.distributed.get_world_size()

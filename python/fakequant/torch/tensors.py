@@ -1,4 +1,5 @@
 """Tensors of torch as the library reads them: checks, layouts, calibration samples, and parameters in shared memory."""
+import sys
 import weakref
 
 import torch
@@ -24,36 +25,120 @@ def checked(x, function):
     return x
 
 
+def as_float32(x):
+    """Returns floating-point tensors in float32, others unchanged."""
+    return x.float() if x.is_floating_point() else x
+
+
 def make_dense(x):
     """Returns `x` without its gradient, contiguous or channels-last. Most tensors are not copied."""
     x = x.detach()
     return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) else x.contiguous()
 
 
+# Parameters that fully_shard distributes over processes.
+
+def is_sharded(value):
+    """Returns whether a tensor is a DTensor: this process has a shard of it."""
+    return hasattr(value, "placements")
+
+
+def gathered(value):
+    """Returns the whole of a tensor that is sharded over processes, others unchanged.
+
+    fully_shard gathers parameters when their module is called. A part of several modules calls none of them. The gradient is the mean over
+    the processes, as in fully_shard.
+    """
+    if not is_sharded(value):
+        return value
+    partial = sys.modules["torch.distributed.tensor"].Partial
+    if not (torch.is_grad_enabled() and value.requires_grad):
+        return value.detach().full_tensor()
+    return _MeanGradient.apply(value.full_tensor(grad_placements=[partial()] * value.device_mesh.ndim), value.device_mesh.size())
+
+
+class _MeanGradient(torch.autograd.Function):
+    """Divides the gradient by the number of processes. gloo has no mean."""
+
+    @staticmethod
+    def forward(ctx, x, count):
+        ctx.count = count
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / ctx.count, None
+
+
+def is_managed(module):
+    """Returns whether fully_shard frees the memory of the parameters of a module after its forward."""
+    return getattr(module, "_is_fsdp_managed_module", False)
+
+
+_UNUSED = {}  # {device: memory that all released parameters share}
+
+
+def _unused_memory(like):
+    """Returns a float32 tensor of the shape of `like`. No operator reads its values."""
+    memory = _UNUSED.get(like.device)
+    if memory is None or memory.numel() < like.numel():
+        memory = _UNUSED[like.device] = torch.empty(like.numel(), dtype=torch.float32, device=like.device)
+    return memory[:like.numel()].view(like.shape)
+
+
+#: Types of parameters. The library computes with their values in float32.
+PARAMETER_TYPES = torch.float32, torch.bfloat16, torch.float16
+
+
 class SharedParameters:
-    """Parameters and buffers of torch that a network of the library uses in place. `refs` is {name in the network: TensorRef}."""
+    """Parameters and buffers of torch that a network of the library uses. `refs` is {name in the network: TensorRef}.
+
+    The library uses the memory of float32 parameters, and a float32 copy of others. fully_shard frees the parameters after a forward pass,
+    so the library has copies of them until `release`, and a backward pass keeps its own.
+    """
 
     def __init__(self, network, refs):
-        self._network, self._refs, self._versions, self._device = network, refs, None, None
+        self._network, self._refs, self._versions, self._device, self._copies = network, refs, None, None, {}
         self.pending = weakref.WeakSet()  # forward passes whose backward pass did not run yet
 
     def share(self, parameters):
         """Gives the network the memory of parameters ({name: tensor}), and the values of buffers."""
         self._move_network(parameters)
-        self._network.share_parameters({name: value.detach().contiguous() for name, value in parameters.items()},
-                                       written=self._may_be_written(parameters.values()))
-        self._network.load_buffers({name: ref.get() for name, ref in self._refs.items()})
+        if self.is_managed():
+            given, written = {name: value.detach().float().clone() for name, value in parameters.items()}, True
+        else:
+            written = self._may_be_written(parameters.values())
+            given = {name: self._as_float32(name, value.detach(), written) for name, value in parameters.items()}
+        self._network.share_parameters(given, written=written)
+        self._network.load_buffers({name: as_float32(ref.get()) for name, ref in self._refs.items() if name not in parameters})
+
+    def is_managed(self):
+        """Returns whether fully_shard manages the parameters."""
+        return any(is_managed(ref.module) for ref in self._refs.values())
+
+    def release(self, parameters):
+        """Frees the copies of parameters ({name: tensor}) that fully_shard manages. The network does not read them before the next `share`."""
+        if self.is_managed():
+            given = {name: _unused_memory(value) for name, value in parameters.items() if name in self._refs}
+            self._network.share_parameters(given, written=True)
+
+    def _as_float32(self, name, value, written):
+        """Returns a contiguous tensor in float32. A copy keeps its memory as long as shape and device stay."""
+        if value.dtype == torch.float32:
+            return value.contiguous()
+        copy = self._copies.get(name)
+        if copy is None or copy.shape != value.shape or copy.device != value.device:
+            copy = self._copies[name] = torch.empty(value.shape, dtype=torch.float32, device=value.device)
+            written = True
+        return copy.copy_(value) if written else copy
 
     def _move_network(self, parameters):
         """Moves the network to the device of the parameters."""
         for name, value in parameters.items():
-            if hasattr(value, "placements"):  # a DTensor
-                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is sharded over processes, and its module is not called here. "
-                                        "Call fully_shard on the model that quantize returned, not on its layers, and gather before export")
-            if value.dtype != torch.float32 or not is_usable(value.device):
+            if value.dtype not in PARAMETER_TYPES or not is_usable(value.device):
                 raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {value.dtype} on {value.device}: parameters of quantized layers "
-                                        "are float32 on the CPU, or on a GPU if fakequant was built with CUDA. Call model.float(); "
-                                        "autocast computes the other layers in fewer bits")
+                                        "are float32, bfloat16 or float16 on the CPU, or on a GPU if fakequant was built with CUDA. "
+                                        "Call model.float() or model.to(device)")
         devices = {str(value.device): name for name, value in parameters.items()}
         if len(devices) > 1:
             raise _fq.ArgumentError("[fakequant.torch] " + " and ".join(f"'{name}' is on {device}" for device, name in devices.items())
@@ -72,7 +157,7 @@ class SharedParameters:
 
     def update_statistics(self):
         """Copies the running statistics of a training step to the modules of torch."""
-        for name, own in self._network.buffers(torch.empty(0)).items():
+        for name, own in self._network.buffers(torch.empty(0, dtype=torch.float32)).items():
             if self._refs[name].module.training:
                 self._refs[name].get().copy_(own)
         for ref in self._refs.values():
@@ -117,7 +202,7 @@ def _call_mask(x, mask, length, shape):
     count = len(x) if x.shape[1:] == shape else -(-x.shape[0] * x.shape[1] // shape[0])
     if mask is not None and mask.shape[1] == x.shape[1] and length == shape[0] and x.dim() > 2:
         return _with_length(mask, (length,))  # cut like the samples
-    return torch.ones(count, length)
+    return torch.ones(count, length, dtype=torch.float32)
 
 
 def flatten_inputs(inputs, shapes):

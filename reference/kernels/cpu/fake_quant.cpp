@@ -28,11 +28,13 @@ void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound
                         Tensor& y, Tensor* mask) {
   detail::check_broadcast(x.shape(), amax.shape(), "fake_tensor_quant");
   const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  // The table has the columns amax, scale, divisor, inverse and bound, all padded with 1.
   const std::int64_t count = padded(amax.numel());
   RangeTable table(5, amax.numel());
   const float* ranges = table.filled(0, amax);
   const Columns columns{table.column(1), table.column(2), table.column(3), table.filled(4, bound)};
   const bool divide =
+      // A NaN range turns the guard for small ranges off, because the reference tests min(amax).
       integer_rows(ranges, count, upper, !any_nan(amax), table.column(1), table.column(2), table.column(3));
   run_stretches(x, amax.shape(), columns, y, mask, [&](const Stretch& stretch, const Columns& at) {
     fake_quant(stretch, IntegerRows{at, lower, upper, divide});
@@ -56,6 +58,7 @@ void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, T
   detail::check_broadcast(x.shape(), amax.shape(), "scaled_e4m3");
   const std::int64_t ranges = scaled ? amax.numel() : 1;
   RangeTable table(4, ranges);
+  // Without a range: scale 1, and a bound that masks only NaN.
   const Tensor one = Tensor::scalar(1), unbounded = Tensor::scalar(std::numeric_limits<double>::infinity());
   const Columns columns{table.filled(1, one), nullptr, table.filled(2, one),
                         table.filled(3, scaled ? bound : unbounded)};
@@ -70,6 +73,7 @@ void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Ten
                 [&](const Stretch& stretch, const Columns&) { fake_quant(stretch, cast); });
 }
 
+// `magnitude` is the maximum of the bits of |x|, where NaN exceeds every number.
 float smallest(const Tensor& x) {
   Extremes all{0, std::numeric_limits<float>::infinity()};
   std::array<float, detail::chunk_elements> buffer;
@@ -88,7 +92,8 @@ Shape bound_block(const Tensor& x, const Tensor& bound) {
   return detail::broadcast_block(x.shape(), bound.shape(), "clip");
 }
 
-/// The sum of g where selected(v, bound), in double, in several lanes for vectorisation.
+// Returns the sum of g where selected(v, bound). Eight sums in double: the order is fixed, and the compiler
+// can use vectors.
 template <class F>
 double selected_sum(const float* v, const float* g, std::int64_t count, float bound, F&& selected) {
   constexpr std::int64_t lanes = 8;
@@ -110,6 +115,8 @@ void sum_selected(const Tensor& x, const Tensor& dy, const Tensor& bound, Tensor
   detail::visit_chunks(x, bound_block(x, bound),
                        [&](const float* v, auto begin, auto count, auto j, auto step) {
                          double* sum = to + j;
+                         // step 0: all elements of the chunk share one bound. Otherwise element k has bound j
+                         // + k.
                          if (step == 0) *sum += selected_sum(v, g + begin, count, b[j], selected);
                          for (std::int64_t k = 0; k < count * step; ++k)
                            sum[k] += static_cast<double>(selected(v[k], b[j + k]) ? g[begin + k] : 0.0f);

@@ -17,6 +17,7 @@ using cpu::BlockRows;
 using cpu::Fp4Rows;
 using detail::ElementGrid;
 
+// P says how an element finds its parameter: Shared, Each or Blocked of stretch-inl.h.
 template <class P>
 struct Fp4Formula {
   P scale, divisor, bound;
@@ -48,6 +49,7 @@ struct BlockFormula {
   FloatMask mask(FloatVector x, std::int64_t i) const { return modelopt_mask(x, bound.at(i)); }
 };
 
+// Makes the formula of a stretch from the columns of its parameters.
 struct BlockFormulas {
   const BlockRows& rows;
 
@@ -63,7 +65,8 @@ float largest(FloatVector v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// Blocks of one vector and more, or two to a vector of 16.
+// Largest |x| of blocks that have one vector and more, or fit a vector several times (block 8 with 16 lanes).
+// max_ drops NaN: with NaN as first operand it returns the second.
 template <class T>
 void find_maxima(const T* x, std::int64_t count, std::int64_t block, float* maxima) {
   const FloatTag d;
@@ -80,6 +83,7 @@ void find_maxima(const T* x, std::int64_t count, std::int64_t block, float* maxi
   }
   for (std::int64_t i = 0; i < count; i += block) {
     cpu::fetch_ahead(x + i, block);
+    // One vector of maxima per block, reduced once at the end.
     FloatVector most = hn::Zero(d);
     for (std::int64_t k = 0; k < block; k += lanes) most = max_(abs_(load(x + i + k)), most);
     *maxima++ = largest(most);
@@ -97,6 +101,7 @@ void BlockMaxima(const void* x, DType dtype, std::int64_t count, std::int64_t bl
   }
 }
 
+// Whole vectors: `amax` and `scale` are padded to vector groups.
 void Nvfp4Scales(const float* amax, std::int64_t count, float global, float* scale) {
   const FloatTag d;
   const auto by = hn::Set(d, global);

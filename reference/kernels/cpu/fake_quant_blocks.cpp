@@ -12,23 +12,26 @@ namespace {
 constexpr std::int64_t kChunk = 4096;       // elements of a call
 constexpr std::int64_t kFirstCache = 1024;  // elements that stay there for two passes, and the next with them
 
-/// Numbers of the blocks of a chunk.
+// Parameters of the blocks of a chunk, or of its elements where blocks are shorter than a vector.
 struct ChunkColumns {
+  // The shortest block has 8 elements; the rest is padding for vector reads.
   using Column = std::array<float, kFirstCache / 8 + 64>;
   Column amax, scale, unscale, bound;
 
   [[nodiscard]] Columns columns() const { return {scale.data(), scale.data(), unscale.data(), bound.data()}; }
 };
 
-/// Each number of `count` blocks `block` times, in place from the back.
+// Repeats each number `block` times in place, from the back, so that no number is overwritten before it is
+// read.
 void spread(ChunkColumns& c, std::int64_t count, std::int64_t block) {
   for (auto* column : {&c.scale, &c.unscale})
     for (std::int64_t i = count * block; i-- > 0;)
       (*column)[static_cast<std::size_t>(i)] = (*column)[static_cast<std::size_t>(i / block)];
 }
 
-/// fill(columns, first, count) makes the scales of blocks from their largest |x|, run(stretch, columns) uses
-/// them. Blocks shorter than a vector have their numbers spread over the elements.
+// Dynamic blocks: fill(columns, first, count) computes the scales of blocks from their largest |x|,
+// run(stretch, columns) uses them. x is read twice while it is in the first-level cache. If blocks are
+// shorter than a vector, each element gets its own parameter.
 template <class Fill, class Run>
 void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor* mask, Fill&& fill,
              Run&& run) {
@@ -66,11 +69,12 @@ void fill_scales(ChunkColumns& c, std::int64_t first, std::int64_t count, const 
   fill_scales(c, count, [own, first](float amax, std::int64_t i) { return own(amax, first + i); });
 }
 
+// The divisor is 1 for a scale that is 0, infinite or NaN.
 void divisors(const float* scale, std::int64_t count, float* divisor) {
   for (std::int64_t i = 0; i < count; ++i) divisor[i] = scalar::fp4_divisor(scale[i]);
 }
 
-/// Blocks that fill chunks.
+// FP4 for blocks of whole vectors that divide a chunk.
 void fp4_chunks(const Tensor& x, std::int64_t block, const float* scale, const float* bound, Tensor& y,
                 Tensor* mask) {
   run_stretches(x, kChunk, y, mask, [=](Stretch part, std::int64_t begin) {
@@ -104,6 +108,7 @@ void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Ten
 }
 
 void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds, Tensor& y, Tensor* mask) {
+  // One or no block must not divide by 0.
   const std::int64_t blocks = scales.numel(), block = x.numel() / std::max<std::int64_t>(blocks, 1);
   if (blocks > 1 && block > 0 && block % vector_group() == 0 && kChunk % block == 0)
     return fp4_chunks(x, block, scales.data<float>(), bounds.data<float>(), y, mask);
@@ -113,11 +118,13 @@ void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds,
   divisors(scale, padded(blocks), table.column(1));
   const auto run = [](const Stretch& stretch, const Columns& at) { fake_quant(stretch, Fp4Rows{at}); };
   if (blocks == 1) return run_stretches(x, columns, y, mask, run);
+  // Any other block length: x as rows [blocks, block] with one parameter per row.
   const Shape grid{blocks, block};
   Tensor rows = y.reshape(grid), bits = mask == nullptr ? Tensor() : mask->reshape(grid);
   run_stretches(x.reshape(grid), {blocks, 1}, columns, rows, mask == nullptr ? nullptr : &bits, run);
 }
 
+// Plain loops for short last blocks and E3M0, which the vector kernels do not have.
 void fake_quant_rows(const Tensor& x, std::int64_t block, const detail::ElementGrid& grid, bool half_away,
                      const detail::BlockScales& scales, Tensor& y) {
   detail::map_last_axis_blocks(x, block, y, [&](const float* in, float* out, auto count, auto j) {

@@ -17,6 +17,8 @@ using cpu::E4m3Rows;
 using cpu::IntegerCast;
 using cpu::IntegerRows;
 
+// P says how an element finds its parameter: Shared, Each or Blocked of stretch-inl.h. Without `divide`,
+// codes are divided by the inverse with a correction (divide_code), which has the bits of the division.
 template <class P, bool divide>
 struct IntegerFormula {
   P scale, divisor, inverse, bound;
@@ -29,6 +31,7 @@ struct IntegerFormula {
   FloatMask mask(FloatVector x, std::int64_t i) const { return modelopt_mask(x, bound.at(i)); }
 };
 
+// Makes the formula of a stretch from the columns of its parameters.
 template <bool divide>
 struct IntegerFormulas {
   const IntegerRows& rows;
@@ -52,6 +55,7 @@ struct E4m3Formula {
   FloatMask mask(FloatVector x, std::int64_t i) const { return modelopt_mask(x, bound.at(i)); }
 };
 
+// Makes the formula of a stretch; codes are multiplied by the inverse and never divided (golden/README).
 struct E4m3Formulas {
   const E4m3Rows& rows;
 
@@ -84,7 +88,9 @@ bool MakeIntegerRows(const float* amax, std::int64_t count, float bound, bool gu
                      float* divisor, float* inverse) {
   const FloatTag d;
   const auto upper = hn::Set(d, bound), one = hn::Set(d, 1.0f);
+  // divide_code needs a fused multiply-add; targets without it always divide.
   bool exact = kFused;
+  // Whole vectors: the arrays are padded to vector groups.
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
     const auto a = hn::LoadU(d, amax + i), s = modelopt_scale(a, upper, guard);
     const auto by = modelopt_divisor(a, s, guard);
@@ -105,6 +111,7 @@ void MakeE4m3Rows(const float* amax, std::int64_t count, float* scale, float* in
   }
 }
 
+// The branch is outside of the loop, so that each loop has one formula.
 void FakeQuantInteger(const Stretch& stretch, const IntegerRows& rows) {
   if (rows.divide) return map_stretch(stretch, IntegerFormulas<true>{rows});
   return map_stretch(stretch, IntegerFormulas<false>{rows});

@@ -16,7 +16,7 @@ constexpr std::int64_t kLongRow = 512;          // elements worth a call of thei
 constexpr std::int64_t kLongStretch = 1 << 14;  // elements of a call with rows of own parameters
 constexpr std::int64_t kRepeated = 1 << 15;     // elements with parameters of their own that are kept
 
-/// A tensor, its results, and how it is cut.
+// A tensor and its results. part() returns the stretch of elements [begin, end).
 struct Whole {
   const Tensor& x;
   Tensor& y;
@@ -28,6 +28,7 @@ struct Whole {
 
   [[nodiscard]] Stretch part(std::int64_t begin, std::int64_t end, std::int64_t shared) const {
     const std::int64_t offset = byte_size(x.dtype(), begin);
+    // `begin` is a multiple of 8: each stretch owns whole bytes of the mask, so threads never share one.
     std::uint8_t* to = bits == nullptr ? nullptr : bits + begin / 8;
     return {source + offset, target + offset, to, end - begin, shared, x.dtype(), stream};
   }
@@ -41,11 +42,12 @@ void run_chunks(const Whole& whole, std::int64_t length, F&& f) {
   {
 #pragma omp for schedule(static)
     for (std::int64_t c = 0; c < chunks; ++c) f(c * length, std::min(count, (c + 1) * length));
+    // Each thread flushes its own streaming stores before the results are read.
     if (whole.stream) flush_writes();
   }
 }
 
-/// A tensor whose parameters come from arrays.
+// A tensor with several parameters. `walk` maps rows of elements with one stride to positions in `columns`.
 struct Broadcast {
   const Whole& whole;
   const Walk& walk;
@@ -63,7 +65,7 @@ struct Broadcast {
   void expand(std::int64_t begin, std::int64_t end, const float* column, float* to) const;
 };
 
-/// Long rows: each is a stretch, or several.
+// Long rows with one parameter each: a row is one stretch or several.
 void Broadcast::rows_of_one_parameter() const {
   const std::int64_t inner = walk.inner();
   run_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
@@ -75,7 +77,8 @@ void Broadcast::rows_of_one_parameter() const {
   });
 }
 
-/// Rows that meet consecutive parameters; several a stretch where all meet the same.
+// Rows whose elements have consecutive parameters. If all rows have the same ones, a stretch takes several
+// rows and `period` lets the kernel start again.
 void Broadcast::rows_of_own_parameters() const {
   const std::int64_t inner = walk.inner(), together = walk.period(1) == inner ? kLongStretch / inner : 1;
   const std::int64_t length = inner <= kLongStretch ? together * inner : kStretch;
@@ -90,7 +93,8 @@ void Broadcast::rows_of_own_parameters() const {
   });
 }
 
-/// Short rows of whole groups, several a stretch; `dense`: row r meets parameter r.
+// Short rows of whole vector groups, several per stretch. `dense`: row r has parameter r. Otherwise the
+// parameters of the stretch are gathered into buffers, one per column.
 void Broadcast::several_rows(bool dense) const {
   const std::int64_t inner = walk.inner(), length = kStretch / inner * inner;
   run_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
@@ -107,7 +111,7 @@ void Broadcast::several_rows(bool dense) const {
   });
 }
 
-/// The parameters of elements [begin, end), one each.
+// Writes the parameter of each element of [begin, end) to `to`.
 void Broadcast::expand(std::int64_t begin, std::int64_t end, const float* column, float* to) const {
   const std::int64_t inner = walk.inner(), step = walk.step(1);
   for (std::int64_t i = begin; i < end;) {
@@ -117,7 +121,8 @@ void Broadcast::expand(std::int64_t begin, std::int64_t end, const float* column
   }
 }
 
-/// Parameters that come again after some elements: kept for each element of one period and a chunk.
+// Parameters that repeat after a short period: expanded once for one period and a chunk, so that a chunk that
+// starts anywhere in the period reads consecutive memory.
 void Broadcast::repeated() const {
   const std::int64_t period = walk.period(1), count = period + std::min(kStretch, padded(whole.x.numel()));
   std::vector<float> buffer(static_cast<std::size_t>(4 * (count + column_skew)));
@@ -134,7 +139,7 @@ void Broadcast::repeated() const {
   });
 }
 
-/// Everything else, chunk by chunk.
+// The general case: each chunk expands its parameters, with skewed columns against cache conflicts.
 void Broadcast::expanded() const {
   constexpr std::int64_t length = 1024;
   run_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
@@ -159,6 +164,7 @@ void run_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask
 
 void run_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run) {
   const Whole whole{x, y, mask};
+  // Small tensors take one call, without the cost of a parallel loop.
   if (x.numel() <= parallel_stretch) return run(whole.part(0, x.numel(), x.numel()), columns);
   run_chunks(whole, parallel_stretch / 4, [&](std::int64_t begin, std::int64_t end) {
     run(whole.part(begin, end, end - begin), columns);
@@ -175,6 +181,8 @@ void run_stretches(const Tensor& x, const Shape& range, const Columns& columns, 
   const Whole whole{x, y, mask};
   const Broadcast all{whole, walk, columns, run};
   const std::int64_t inner = walk.inner(), step = walk.step(1), group = vector_group();
+  // From the cheapest form of parameters to the general one. Stretches start at multiples of 8 for the mask,
+  // hence the conditions on `inner`.
   const bool dense = x.layout() == Layout::row_major && numel(range) * inner == x.numel();
   if (step == 0 && inner >= kLongRow && inner % 8 == 0) return all.rows_of_one_parameter();
   if (step == 0 && inner < kLongRow && inner % group == 0) return all.several_rows(dense);

@@ -7,7 +7,7 @@
 namespace fq::cuda {
 namespace {
 
-/// A row of bounds: the lower one as its scale.
+// Bounds of an element as a RangeRow: `scale` has the lower bound, `bound` the upper one.
 struct BoundsRow {
   FQ_HD RangeRow operator()(float lower, float upper) const { return {lower, 0, 0, upper}; }
 };
@@ -17,6 +17,7 @@ struct ClipFormula {
   FQ_HD bool mask(float, const RangeRow&) const { return true; }
 };
 
+// Masks without a value: |x| <= amax, and lower < x < upper.
 struct WithinFormula {
   FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
 };
@@ -29,6 +30,7 @@ void fill_mask(const Tensor& x, const Tensor& lower, const Tensor& upper, Formul
   with_rows(x, lower, upper, BoundsRow{}, [&](const auto& rows) { mask_by_rows(x, formula, rows, mask); });
 }
 
+// The gradient of a bound: dy of the elements that are clipped to it.
 struct GradientsBeyond {
   const float *x, *dy, *bound;
   bool above;
@@ -37,6 +39,7 @@ struct GradientsBeyond {
   }
 };
 
+// One sum per bound, for bounds of several elements, which are rare. Only the case of one bound has a kernel.
 void sum_on_host(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above, Tensor& sums) {
   const Device host = Device::cpu();
   Tensor own = Tensor::empty(sums.shape(), DType::f64);
@@ -66,6 +69,7 @@ void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) 
 void sum_beyond(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above, Tensor& sums) {
   if (bound.numel() != 1) return sum_on_host(x, dy, bound, above, sums);
   const Tensor own = bound.to(x.device());
+  // PairSum holds about 48 bits in two floats, without f64 arithmetic.
   const auto read = [](const Tensor& t) { return static_cast<const float*>(t.raw()); };
   reduce_channels(x.device(), ChannelView{1, x.numel(), x.numel()},
                   SumTerms<PairSum, GradientsBeyond>{{read(x), read(dy), read(own), above}},

@@ -10,6 +10,8 @@
 namespace fq::cuda {
 namespace {
 
+// The bits of a division by the divisor. `inverse` is nonzero where multiplication with a correction has the
+// same bits, which is faster.
 struct IntegerFormula {
   float lower, upper;
 
@@ -30,6 +32,7 @@ struct IntegerFormula {
   FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
 };
 
+// The codes themselves, without dequantization.
 struct CodeFormula {
   float lower, upper;
   FQ_HD float value(float x, const RangeRow& r) const {
@@ -38,7 +41,8 @@ struct CodeFormula {
   FQ_HD bool mask(float, const RangeRow&) const { return true; }
 };
 
-/// Small ranges are special unless one is NaN: of the host's it is known, on the device `nans` counts them.
+// Parameters of a range. Ranges up to 2^-24 give 0, unless any range is NaN (the reference tests the
+// minimum). `guard` has the answer for ranges on the host; on the device `nans` counts the NaN ranges.
 struct IntegerRow {
   float upper;
   bool guard;
@@ -58,6 +62,7 @@ struct E4m3Formula {
   FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
 };
 
+// Zero ranges behave as range 1; the value is multiplied by fl(1 / scale) and not divided (golden/README).
 struct E4m3Row {
   FQ_HD RangeRow operator()(float amax, float bound) const {
     const float scale = scalar::modelopt_e4m3_scale(amax);
@@ -71,6 +76,7 @@ struct IntegerCast {
   FQ_HD bool mask(float x, const RangeRow&) const { return scalar::mask_closed(x, lower, upper); }
 };
 
+// Counts NaN and raises the alarm for negative ranges, which the host reports with the next value it reads.
 struct CheckRanges {
   const float* amax;
   std::int32_t* nans;
@@ -81,7 +87,8 @@ struct CheckRanges {
   }
 };
 
-/// Makes the rows of ranges from device memory.
+// Prepares IntegerRow for ranges on the host or the device. Device ranges are checked by a kernel, so the
+// host does not wait.
 struct IntegerRows {
   Tensor nans;
   IntegerRow row;
@@ -138,6 +145,7 @@ void integer_codes(const Tensor& x, const Tensor& amax, const IntFormat& format,
 
 void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask) {
   if (amax.defined()) return quantize_ranges(x, E4m3Formula{}, amax, bound, E4m3Row{}, y, mask);
+  // Without a range: scale 1, and no bound for the gradient.
   const RangeRow plain{1, 1, 1, std::numeric_limits<float>::infinity()};
   quantize_by_rows(x, E4m3Formula{}, OneRange{plain}, y, mask);
 }
@@ -149,6 +157,7 @@ void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Ten
 
 float smallest(const Tensor& x) {
   Tensor out = Tensor::empty({}, DType::f32, x.device());
+  // One channel of all elements: a reduction of the whole tensor.
   const ChannelView all{1, x.numel(), x.numel()};
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
     reduce_channels(x.device(), all, Smallest<T>{static_cast<const T*>(x.raw())},

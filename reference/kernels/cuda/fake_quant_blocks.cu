@@ -7,6 +7,7 @@
 namespace fq::cuda {
 namespace {
 
+// Formulas have value(x, row) and mask(x, row), for the row (scale, divisor, inverse, bound) of the block.
 struct Fp4Formula {
   FQ_HD float value(float x, const RangeRow& r) const {
     return scalar::fp4_block_fake_quant(x, r.scale, r.divisor);
@@ -21,7 +22,7 @@ struct Fp4Ranges {
   FQ_HD RangeRow operator()(std::int64_t k) const { return fp4_row(scale[k], bound[k]); }
 };
 
-/// Scales are at least 1e-5.
+// NVFP4 of ModelOpt's Triton kernel. Scales are at least 1e-5, so the row needs no case for 0.
 struct Nvfp4Formula : Fp4Formula {
   static constexpr int narrow_groups = 2;  ///< of 16 bits an element, for a thread
   float global;
@@ -30,6 +31,8 @@ struct Nvfp4Formula : Fp4Formula {
     return {scale, scale, scalar::divides_exactly(scale) ? scalar::div_(1.0f, scale) : 0.0f, bound};
   }
   FQ_HD void values(const RangeRow& r, float (&v)[group_size]) const {
+    // Multiplying by the inverse has the bits of the division where divides_exactly holds; the other case
+    // divides.
     const float most = scalar::mul_(6.0f, r.divisor);
     if (r.inverse != 0)
       for (float& each : v) each = scalar::fp4_fake_quant_by_inverse(each, r.divisor, r.inverse, most);
@@ -38,6 +41,7 @@ struct Nvfp4Formula : Fp4Formula {
   }
 };
 
+// Dynamic blocks of any format: multiply by the scale, round on the grid, multiply by `inverse` (unscale).
 struct GridFormula {
   static constexpr int narrow_groups = 1;
   fq::detail::ElementGrid grid;
@@ -58,7 +62,7 @@ struct E3m0Formula : GridFormula {
   }
 };
 
-/// The largest of |v|, NaN left out.
+// Returns the largest |v| without NaN. fmaxf returns the other operand for a NaN.
 FQ_HD float largest_of_group(const float (&v)[group_size]) {
   float most = 0;
   for (const float each : v)
@@ -67,9 +71,10 @@ FQ_HD float largest_of_group(const float (&v)[group_size]) {
   return most;
 }
 
-/// Blocks of `groups` groups of eight: 1, 2 or 4. Threads read their groups and find the largest number of
-/// each; then each finds the scale of its block and rounds its group. Where a thread has several, one finds
-/// the scale of a block, and a phase later all round theirs.
+// Blocks of 8 * `groups` elements, with 1, 2 or 4 groups of eight. x, y: `count` elements, row-major.
+// Phase 0: each thread reads its groups and stores their largest magnitudes in shared memory. With one group
+// per thread, phase 1 finds the scale of the thread's block and rounds the group. With several, phase 1
+// computes each block's scale once, and phase 2 rounds.
 template <class T, class Formula, int groups>
 struct DynamicBlocks {
   static constexpr int held = sizeof(T) == 2 ? Formula::narrow_groups : 1;  ///< of a thread
@@ -92,7 +97,7 @@ struct DynamicBlocks {
   std::int64_t count;
   float bound;
 
-  /// The row of the block with element `first`.
+  // Returns the parameters of the block that starts at or contains element `first`.
   FQ_HD RangeRow row(std::int64_t first, const float* most) const {
     float amax = most[0];
     for (int i = 1; i < groups; ++i) amax = scalar::max_(most[i], amax);
@@ -103,7 +108,7 @@ struct DynamicBlocks {
     loops::apply(formula, of, v);
     store_narrow(y + first, v);
   }
-  /// All of a thread's loads are under way before one is used.
+  // Issues all loads of a thread before the first use, so that their latencies overlap.
   template <int... K>
   FQ_HD void read(std::int64_t begin, int at, Shared& shared, Kept& kept,
                   std::integer_sequence<int, K...>) const {
@@ -150,6 +155,7 @@ struct DynamicBlocks {
 
 template <int groups, class Formula>
 void blocks_of_groups(const Tensor& x, Formula formula, float bound, Tensor& y, Tensor* mask) {
+  // The kernel needs packed memory: other tensors go through a copy.
   const auto own = [](const Tensor& like) {
     return Tensor::empty(like.shape(), like.dtype(), like.device(), like.layout());
   };
@@ -166,6 +172,8 @@ void blocks_of_groups(const Tensor& x, Formula formula, float bound, Tensor& y, 
 }
 
 template <class Formula>
+// One thread per block, for blocks of any length: x, y [rows, columns] f32, the last block of a row may be
+// short.
 struct Rows {
   Formula formula;
   const float* x;
@@ -182,6 +190,7 @@ struct Rows {
 
 template <class Formula>
 void rows(const Tensor& x, std::int64_t block, Formula formula, Tensor& y) {
+  // Rare path (partial blocks and E3M0), so 16-bit types go through f32 copies.
   const Tensor in = x.to(DType::f32);
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.device());
   const std::int64_t columns = x.shape().back(), blocks = (columns + block - 1) / block;
@@ -202,6 +211,7 @@ void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds,
   if (x.numel() == 0) return;
   const Tensor s = scales.to(x.device()), b = bounds.to(x.device());
   const Fp4Ranges ranges{static_cast<const float*>(s.raw()), static_cast<const float*>(b.raw())};
+  // x as [blocks, length] with one range per row.
   const Strides walk = range_walk(x.reshape({blocks, x.numel() / blocks}), {blocks, 1});
   quantize_by_rows(x, Fp4Formula{}, WalkedRanges<Fp4Ranges>{ranges, walk}, y, mask);
 }

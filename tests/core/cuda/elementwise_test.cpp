@@ -152,9 +152,9 @@ TEST_F(CudaElementwise, ReportsIdsOutOfRangeOnRead) {
     }
     return "";
   };
-  EXPECT_EQ(message(Tensor::from<std::int64_t>({0, 5})), "[embedding] not every id is 0 to 4");
-  EXPECT_EQ(message(Tensor::from<std::int64_t>({-1, 4})), "[embedding] not every id is 0 to 4");
-  EXPECT_EQ(message(Tensor::from<float>({0.5f, 4.0f})), "[embedding] not every id is a whole number");
+  EXPECT_EQ(message(Tensor::from<std::int64_t>({0, 5})), "[embedding] id: a value is not in 0 to 4");
+  EXPECT_EQ(message(Tensor::from<std::int64_t>({-1, 4})), "[embedding] id: a value is not in 0 to 4");
+  EXPECT_EQ(message(Tensor::from<float>({0.5f, 4.0f})), "[embedding] id: a value is not a whole number");
   EXPECT_EQ(message(Tensor::from<float>({3.0f, 4.0f})), "");
 }
 

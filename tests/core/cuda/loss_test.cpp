@@ -119,7 +119,7 @@ TEST_F(CudaLoss, ReportsInvalidLabelsOnRead) {
       const auto loss = ops::cross_entropy(x, Tensor::from<std::int64_t>({0, label, 3}).to(Device::cuda()),
                                            smoothing, {}, weights);
       loss.backward();
-      EXPECT_EQ(error_message(loss.tensor()), "[cross_entropy] not every label is 0 to 3");
+      EXPECT_EQ(error_message(loss.tensor()), "[cross_entropy] label: a value is not in 0 to 3");
       EXPECT_EQ(error_message(loss.tensor()), "");
     }
 }

@@ -1,6 +1,6 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/network_tokenizer.h"
+#include "fakequant/network/detail/import.h"
 #include "fakequant/network/network.h"
 #include "reader.h"
 
@@ -9,5 +9,5 @@ void fq::fuzz::read_checkpoint(const std::string& path) {
   (void)network.classes();
   (void)network.quantized();
   (void)network.task();
-  (void)cli::token_table(network);
+  (void)detail::token_table(network);
 }

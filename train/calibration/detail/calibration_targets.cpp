@@ -17,11 +17,13 @@
 namespace fq::detail {
 namespace {
 
+// The amax of a descriptor is fixed and not calibrated.
 bool needs_range(const TensorQuantizer& q, bool keep_known) {
   return q.params().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined() &&
          !(keep_known && q.amax().defined());
 }
 
+// A shared quantizer has a path for each of its readers; any of them can match.
 bool covers(const CalibrationRule& rule, const NamedQuantizer& entry) {
   const auto matches = [&](const auto& path) { return wildcard_match(rule.pattern, path); };
   return matches(entry.name) || std::ranges::any_of(entry.aliases, matches);
@@ -36,6 +38,7 @@ void check_amax_options(const AmaxOptions& options) {
 }
 
 std::string target_method(const CalibrationTarget& target, const CalibrateOptions& options) {
+  // Later rules replace earlier ones, so that the search begins at the end.
   const auto rule = std::find_if(options.rules.rbegin(), options.rules.rend(), [&](const auto& each) {
     return !each.method.empty() && covers(each, target.entry);
   });
@@ -52,6 +55,7 @@ std::map<const TensorQuantizer*, Variable> quantizer_weights(Module& model) {
     auto* quant = dynamic_cast<QuantModule*>(module);
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
     if (quantizer == nullptr) continue;
+    // `emplace` keeps the first weight of a shared quantizer.
     for (auto* part : quantizer_parts(*quantizer)) out.emplace(part, quant->quantized_weight());
   }
   return out;
@@ -81,6 +85,7 @@ void check_options(Module& model, const CalibrateOptions& options) {
   check_amax_options(options.amax);
   for (const auto& rule : options.rules) {
     check_amax_options(rule.amax);
+    // Throws for a pattern without a match.
     visit_quantizers(model, rule.pattern, "calibrate", [](const NamedQuantizer&) {});
   }
 }
@@ -89,6 +94,7 @@ void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateO
   for (const auto& target : targets) {
     try {
       set_calib_method(*target.entry.quantizer, target_method(target, options));
+      // Blocks need the shape of the tensor, so that their calibrator is created with the first batch.
       if (target.entry.quantizer->descriptor().block_sizes().empty())
         (void)target.entry.quantizer->observer()
             .calibrator();  // refuses what cannot be made, before any data
@@ -99,6 +105,7 @@ void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateO
 }
 
 AmaxOptions amax_options(const NamedQuantizer& entry, const CalibrateOptions& options) {
+  // As for methods, the last rule that matches decides.
   const auto rule = std::find_if(options.rules.rbegin(), options.rules.rend(),
                                  [&](const auto& each) { return covers(each, entry); });
   return rule != options.rules.rend() ? rule->amax : options.amax;
@@ -106,6 +113,7 @@ AmaxOptions amax_options(const NamedQuantizer& entry, const CalibrateOptions& op
 
 CalibrationUndo::CalibrationUndo(const std::vector<TensorQuantizer*>& quantizers) {
   for (auto* q : quantizers) {
+    // set_calib_method changes the descriptor, so that it is restored with the statistics.
     before_.push_back({q, q->descriptor(), {}});
     q->observer().save(before_.back().collected, "q");
   }
@@ -134,6 +142,8 @@ std::string_view method_of_one_process(const std::vector<TensorQuantizer*>& quan
 void merge_over_ranks(Module& model, Communicator& ranks) {
   if (ranks.size() == 1) return;
   const auto states = gather_states(ranks, calibration_state(model));
+  // The first state replaces the own one and the others are added, in the same order on all ranks: equal bits
+  // everywhere.
   bool first = true;
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     if (!states[rank].has_sub("quantizers")) continue;  // there were fewer batches than ranks

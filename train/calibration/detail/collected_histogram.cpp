@@ -26,6 +26,7 @@ double largest_amax(const Tensor& amax) { return std::ranges::max(amax.to(DType:
 
 CollectedHistogram::CollectedHistogram(const Calibrator& calibrator) : calibrator_(calibrator) {
   counts_zeros_ = !skips_zeros(calibrator.method());
+  // Calibrators store counts in different forms, and some have no histogram (`known_` is false).
   if (const auto* own = dynamic_cast<const HistogramCalibrator*>(&calibrator)) {
     histogram_ = own->histogram();
     count_ = counted(histogram_);
@@ -47,6 +48,8 @@ CollectedHistogram::CollectedHistogram(const Calibrator& calibrator) : calibrato
 
 Histogram CollectedHistogram::nonzero_histogram() const {
   Histogram out = histogram_;
+  // The exact zeros of a ReLU are in the first bin and would dominate a divergence. The second bin estimates
+  // the other values of the first one.
   if (counts_zeros_ && out.counts.size() > 1 && out.edges[0] == 0)
     out.counts[0] = std::min(out.counts[0], out.counts[1]);
   return out;
@@ -56,6 +59,7 @@ Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) 
   if (method == calibrator_.method()) return calibrator_.compute_amax(options);
   const std::string_view reading = histogram_reading(method);
   options.method = reading.empty() ? method : reading;
+  // Each channel has a histogram of its own, which only the calibrator can read.
   if (dynamic_cast<const PerAxisCalibrator*>(&calibrator_) != nullptr && method != "max")
     return calibrator_.compute_amax(options);
   FQ_CHECK(known_, kReport, "collected by {}, which keeps no histogram of the tensor", calibrator_.method());

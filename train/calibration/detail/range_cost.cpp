@@ -10,6 +10,7 @@
 namespace fq::detail {
 namespace {
 
+// Elements per block: partial sums of blocks are added in order, for any number of threads.
 constexpr std::int64_t kErrorBlock = 1 << 14;
 
 ErrorSums block_sums(const float* x, const float* y, const double* counts, std::int64_t size) {
@@ -23,9 +24,11 @@ ErrorSums block_sums(const float* x, const float* y, const double* counts, std::
   return out;
 }
 
+// Values within a bin count as this many points at equal distances.
 constexpr int kPointsInBin = 8;
 
 std::unique_ptr<TensorQuantizer> make_quantizer(const TensorQuantizer& q, QuantDescriptorOptions fields) {
+  // A measurement needs no gradient of the range.
   fields.learn_amax = false;
   QuantParams params;
   params.name = q.name();
@@ -96,9 +99,11 @@ void RangeCost::add_points(const CollectedHistogram& collected, float most_negat
   for (std::size_t k = 0; k < h.counts.size(); ++k) {
     if (h.counts[k] == 0) continue;
     const double count = static_cast<double>(h.counts[k]) / kPointsInBin;
+    // The last bin ends at the largest value, not at its edge.
     const float width = std::max(std::min(h.edges[k + 1], largest) - h.edges[k], 0.0f) / kPointsInBin;
     for (int i = 0; i < kPointsInBin; ++i) {
       const float x = h.edges[k] + width * (static_cast<float>(i) + 0.5f);
+      // A histogram has magnitudes only. Up to the most negative value, half of them count as negative.
       const int signs = x <= most_negative ? 2 : 1;
       points.push_back(x);
       if (signs == 2) points.push_back(-x);
@@ -113,11 +118,13 @@ double RangeCost::clipped(const TensorQuantizer& q) const {
   const auto* bytes = static_cast<const std::uint8_t*>(mask.raw());
   double sum = 0;
   for (std::int64_t i = 0; i < values_.numel(); ++i)
+    // The mask has one bit per element, least significant first; 0 is a clipped value.
     if ((bytes[i / 8] >> (i % 8) & 1) == 0) sum += counts_.empty() ? 1 : counts_[static_cast<std::size_t>(i)];
   return total_ > 0 ? sum / total_ : 0;
 }
 
 void RangeCost::measure(const Tensor& amax, RangeReport& range) const {
+  // The range is reported even if its error cannot be measured.
   if (amax.defined()) set_amax(range, amax);
   FQ_CHECK(unknown_.empty(), "calibration_report", "{}", unknown_);
   const auto q = make_quantizer(like_, fields_);
@@ -127,6 +134,7 @@ void RangeCost::measure(const Tensor& amax, RangeReport& range) const {
     sums = error_sums(values_, q->quantized_values(values_).to(DType::f32).to(values_.layout()), counts_);
   range.sqnr_db = QuantizationError{{}, 0, sums.error, sums.signal}.sqnr_db();
   const auto& d = q->descriptor();
+  // Ranges from each input clip nothing.
   const bool fixed_grid = amax.defined() && !d.dynamic() && !d.has_dynamic_blocks();
   if (fixed_grid && q->params().arithmetic == Arithmetic::deployed)
     range.clipped = values_.numel() > 0 ? clipped(*q) : 0;

@@ -17,6 +17,8 @@ std::int64_t BatchSource::samples_per_epoch() const noexcept {
 }
 
 void BatchSource::change(Batch& batch, const std::vector<std::int64_t>& samples, const Place& place) const {
+  // Random changes of a sample depend on its key, not on the batch or the rank. With class draws a sample can
+  // occur twice: its position in the epoch distinguishes the copies.
   std::vector<std::int64_t> keys = samples;
   if (draws_) std::iota(keys.begin(), keys.end(), place.position);
   augment(batch.x, keys, options_.augment, options_.seed, place.epoch, data_->background(), data_->white());
@@ -30,6 +32,8 @@ std::optional<Batch> BatchSource::make(Place& place) {
     place = {place.epoch + 1, 0};
     return std::nullopt;
   }
+  // A turn of batches is divided among `parts` ranks: batch i of a turn belongs to part i % parts. Other
+  // ranks' batches are only counted, so that all ranks stay at the same place.
   const std::int64_t in_turn = place.position / options_.batch_size % options_.turn;
   if (in_turn % options_.parts != options_.part) {
     Batch other;
@@ -40,12 +44,14 @@ std::optional<Batch> BatchSource::make(Place& place) {
   if (!order_ || order_->epoch() != place.epoch)
     order_.emplace(*data_, options_.shuffle, options_.seed, place.epoch,
                    draws_ ? draws_->epoch_samples(options_.seed, place.epoch) : std::vector<std::int64_t>());
+  // `place` moves at the end, so that a batch whose read throws can be read again.
   const auto samples = order_->samples(place.position, end);
   auto batch = data_->read(samples);
   const bool changes = options_.augment.any();
   if (changes) change(batch, samples, place);
   place.position = end;
   return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device),
+               // Changed samples have no rows: the teacher's cached outputs are of unchanged samples.
                changes ? std::vector<std::int64_t>() : samples, 0};
 }
 
@@ -79,8 +85,10 @@ Prefetcher::Item Prefetcher::make_item() {
   return item;
 }
 
+// Returns false if the thread has to end: after a stop request, or after an error, which is the last item.
 bool Prefetcher::put(Item item) {
   std::unique_lock lock(mutex_);
+  // Set if the queue is full and one more batch is ready: the thread then allocates no further memory.
   blocked_ = ready_.size() >= depth_;
   if (blocked_) changed_.notify_all();
   changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
@@ -100,6 +108,7 @@ void Prefetcher::work() {
 }
 
 void Prefetcher::wait_until_full(std::unique_lock<std::mutex>& lock) {
+  // All buffers of the steady state exist after this wait; see the declaration of `next`.
   first_ = false;
   changed_.notify_all();
   changed_.wait(lock, [&] { return (blocked_ && ready_.size() >= depth_) || ended_; });

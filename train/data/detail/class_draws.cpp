@@ -22,7 +22,8 @@ std::vector<std::int64_t> class_sizes(const Tensor& labels, std::int64_t classes
 
 void check_weights(const std::vector<double>& weights, const std::vector<std::int64_t>& sizes) {
   FQ_CHECK(weights.size() == sizes.size(), kSample,
-           "there are {} class_weights, and {} classes: give one each", weights.size(), sizes.size());
+           "there are {} class_weights, and {} classes: use one weight per class", weights.size(),
+           sizes.size());
   for (std::size_t c = 0; c < weights.size(); ++c) {
     FQ_CHECK(std::isfinite(weights[c]) && weights[c] >= 0, kSample,
              "class_weights has {} for class {}: use 0 or more", weights[c], c);
@@ -30,11 +31,12 @@ void check_weights(const std::vector<double>& weights, const std::vector<std::in
              "class_weights has {} for class {}, which has no samples to draw: use 0", weights[c], c);
   }
   FQ_CHECK(std::ranges::any_of(weights, [](double w) { return w > 0; }), kSample,
-           "all class_weights are 0: give one above 0");
+           "all class_weights are 0: use at least one above 0");
 }
 
 }  // namespace
 
+// Scales the weights so that their sum is the number of samples: an epoch keeps its length.
 ClassDraws::ClassDraws(const Tensor& labels, const std::vector<double>& weights)
     : samples_(weights.size()), shares_(weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -48,6 +50,7 @@ ClassDraws::ClassDraws(const Tensor& labels, const std::vector<double>& weights)
 }
 
 std::vector<std::int64_t> ClassDraws::counts(std::uint64_t seed, std::int64_t epoch) const {
+  // Largest remainder method: each class gets the whole part of its share, then the rest is divided.
   std::vector<std::int64_t> counts, order;
   std::int64_t missing = 0;
   for (const auto& samples : samples_) missing += std::ssize(samples);
@@ -73,11 +76,14 @@ std::vector<std::int64_t> ClassDraws::epoch_samples(std::uint64_t seed, std::int
   for (std::size_t c = 0; c < samples_.size(); ++c) {
     auto samples = samples_[c];
     if (samples.empty()) continue;
+    // Whole rounds have every sample of the class once. Only the rest is drawn, so that counts differ by one
+    // at most.
     for (std::int64_t round = counts[c] / std::ssize(samples); round > 0; --round)
       draws.insert(draws.end(), samples.begin(), samples.end());
     Draws(seed ^ kClassSeed, static_cast<std::uint64_t>(epoch), c).shuffle(samples);
     draws.insert(draws.end(), samples.begin(), samples.begin() + counts[c] % std::ssize(samples));
   }
+  // EpochOrder expects an ascending list and shuffles it.
   std::ranges::sort(draws);
   return draws;
 }
@@ -85,7 +91,7 @@ std::vector<std::int64_t> ClassDraws::epoch_samples(std::uint64_t seed, std::int
 std::optional<ClassDraws> class_draws(const Dataset& data, const LoaderOptions& options) {
   if (!options.balanced && options.class_weights.empty()) return std::nullopt;
   FQ_CHECK(!options.balanced || options.class_weights.empty(), kSample,
-           "balanced and class_weights: give one of them");
+           "balanced and class_weights: use one of them");
   const Tensor labels = data.labels();
   FQ_CHECK(data.classes() > 0 && labels.defined() && labels.rank() == 1 && labels.dtype() == DType::i64,
            kSample, "{} needs one class for each sample, and the data has {}",

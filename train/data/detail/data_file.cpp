@@ -33,15 +33,17 @@ std::string conversion_hint(const std::string& path, const std::string& kind) {
     return path.ends_with(text) || path.ends_with(text + std::string(".gz"));
   };
   std::error_code none;
-  std::string way;
-  if (std::filesystem::is_directory(path, none)) way = ends_in_text(kind) ? "from-text" : "from-images";
-  if (begins("a NumPy array") || begins("an archive of NumPy arrays")) way = "from-npy";
-  if (begins("an IDX file") || ends("-ubyte")) way = "from-idx";
-  if (begins("a Parquet file")) way = "from-parquet";
-  if (way.empty() && (ends(".csv") || ends(".tsv"))) way = "from-csv";
-  if (way.empty() && begins("a text file")) way = "from-text";
-  return way.empty() ? way
-                     : fmt::format("fakequant dataset {} {} -o data.h5 makes a data set of it; ", way, path);
+  // The content decides. File names decide for formats without a signature.
+  std::string command;
+  if (std::filesystem::is_directory(path, none)) command = ends_in_text(kind) ? "from-text" : "from-images";
+  if (begins("a NumPy array") || begins("an archive of NumPy arrays")) command = "from-npy";
+  if (begins("an IDX file") || ends("-ubyte")) command = "from-idx";
+  if (begins("a Parquet file")) command = "from-parquet";
+  if (command.empty() && (ends(".csv") || ends(".tsv"))) command = "from-csv";
+  if (command.empty() && begins("a text file")) command = "from-text";
+  return command.empty()
+             ? command
+             : fmt::format("fakequant dataset {} {} -o data.h5 makes a data set of it; ", command, path);
 }
 
 constexpr const char* kClasses = "classes";
@@ -49,6 +51,7 @@ constexpr std::string_view kBlank = " \t\r\n";
 
 /// Returns `path` if it is an HDF5 file. Throws FileError for another file, naming its kind and the command
 /// that makes a data set of it.
+/// Called before the HDF5 library opens the file, whose own error would not name the file's kind.
 const std::string& checked_data_set(const std::string& path) {
   std::error_code error;
   const bool directory = std::filesystem::is_directory(path, error);
@@ -95,6 +98,7 @@ std::optional<std::int64_t> parse_count(const std::vector<std::string>& texts) {
   return static_cast<std::int64_t>(value.get<double>());
 }
 
+// A single text can have all names (split_names); several texts are one name each.
 std::vector<std::string> one_line_names(std::vector<std::string> texts) {
   if (texts.size() == 1) texts = split_names(texts[0]);
   std::ranges::transform(texts, texts.begin(), one_line_name);
@@ -120,6 +124,7 @@ std::vector<std::string> split_names(std::string_view text) {
   const std::string whole = trimmed(text);
   if (whole.empty()) return {};
   if (whole[0] == '[' || whole[0] == '{') return json_names(whole);
+  // Lines decide, because names can have commas.
   const char mark = whole.find('\n') != whole.npos ? '\n' : ',';
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin <= whole.size();) {
@@ -134,29 +139,30 @@ StatedClasses read_classes(const Hdf5Reader& file, const std::string& group) {
   const std::string at = file.has_attribute(group, kClasses) ? group : "/";
   if (!file.has_attribute(at, kClasses)) return {};
   if (const auto texts = file.texts(at, kClasses)) {
+    // A text "10" is a count, not a class with this name.
     if (const auto count = parse_count(*texts)) return {*count, {}};
     auto names = one_line_names(*texts);
     if (!names.empty()) return {static_cast<std::int64_t>(names.size()), std::move(names)};
   } else if (file.has_numbers(at, kClasses)) {
     const auto values = *file.numbers(at, kClasses);
     if (values.size() == 1 && is_count(values[0])) return {static_cast<std::int64_t>(values[0]), {}};
+    // A number out of range is an error, not a warning: the writer meant a count.
     if (values.size() == 1)
       throw FileError(
           file.path(), at,
-          fmt::format("[dataset] {} has an attribute 'classes' of {}: give their number, 1 to {}, or "
+          fmt::format("[dataset] {} has an attribute 'classes' of {}: use their number, 1 to {}, or "
                       "their names",
                       file.path(), values[0], kMostClasses));
   }
-  log(LogLevel::warning,
-      fmt::format(
-          "[dataset] {} has an attribute 'classes' that is left alone: give a number, a list of names, "
-          "or a text as [\"cat\", \"dog\"]",
-          file.path()));
+  log(LogLevel::warning, fmt::format("[dataset] {} has an unsupported attribute 'classes', which is ignored: "
+                                     "use a number, a list of names, or a text as [\"cat\", \"dog\"]",
+                                     file.path()));
   return {};
 }
 
 DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
     : file_(checked_data_set(path)), options_(options) {
+  // A checkpoint is HDF5, too: this message is better than a missing group.
   if (!file_.has(options.split)) check_no_state(path);
   if (!file_.has(options.split))
     refuse("", fmt::format("has no group '{}', but {}", options.split, fmt::join(file_.children("/"), ", ")));
@@ -165,9 +171,10 @@ DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
 Hdf5Rows DataFile::open_x() const {
   auto rows = open("x");
   const auto& shape = rows.shape();
-  if (shape.size() < 2) refuse("x", fmt::format("has the shape {}: give [N, ..]", to_string(shape)));
+  if (shape.size() < 2) refuse("x", fmt::format("has the shape {}: use [N, ..]", to_string(shape)));
   if (shape[0] == 0) refuse("x", "has zero images");
   if (rows.row_bytes() == 0) refuse("x", fmt::format("has the shape {}: an axis is empty", to_string(shape)));
+  // Integers wider than a byte are token ids, which have one row of ids per sample.
   const bool wide = is_of_ids(rows.dtype());
   if (wide && shape.size() != 2)
     refuse("x", fmt::format("is {} {}: images are u8, i8, f16, f32 or f64; token ids [N, L]",
@@ -177,13 +184,13 @@ Hdf5Rows DataFile::open_x() const {
 
 void DataFile::check_sample(const Shape& sample) const {
   if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
-    std::string way = way_to_shape(sample, options_.sample_shape);
+    std::string remedy = way_to_shape(sample, options_.sample_shape);
     if (is_of_ids(open("x").dtype()) && sample.size() == 1 && options_.sample_shape.size() == 1)
-      way = fmt::format("give windows of {}, or a network for {} (import it with --input-shape {})",
-                        options_.sample_shape[0], sample[0], sample[0]);
+      remedy = fmt::format("use windows of {}, or a network for {} (import it with --input-shape {})",
+                           options_.sample_shape[0], sample[0], sample[0]);
     refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),
                             to_string(options_.sample_shape),
-                            way.empty() ? "give other data or another network" : way));
+                            remedy.empty() ? "use other data or another network" : remedy));
   }
   if (options_.sample_shape.empty()) check_axes(sample);
 }
@@ -205,7 +212,7 @@ void DataFile::check_label_type(const LabelKind& kind) const {
                             "as mse",
                             fq::name(kind.dtype)));
   if (options_.label_type == LabelType::classes)
-    refuse("y", fmt::format("has the shape {}: give [N]", to_string(kind.shape)));
+    refuse("y", fmt::format("has the shape {}: use [N]", to_string(kind.shape)));
 }
 
 void DataFile::check_finite(const Tensor& y) const {
@@ -233,6 +240,7 @@ Tensor DataFile::read_y(std::int64_t count) const {
 StatedClasses DataFile::classes() const { return read_classes(file_, options_.split); }
 
 std::int64_t DataFile::check_labels(const Tensor& y, std::int64_t stated) const {
+  // The network's number of classes is stricter than the file's. Without both, the largest label decides.
   const std::int64_t limit = options_.classes > 0 ? options_.classes : stated;
   const auto* labels = y.data<std::int64_t>();
   const std::int64_t below = limit > 0 ? limit : kMostClasses;
@@ -303,6 +311,7 @@ void DataFile::check_axes(const Shape& sample) const {
       "has samples of {}, read as channels, height, width: it looks like height, width, channels; write "
       "x.transpose(0, 3, 1, 2), or, if it is right, x.attrs[\"axes\"] = \"NCHW\"",
       to_string(sample));
+  // An uncertain case only warns: [64, 28, 1] can be 64 channels of 28 x 1.
   if (doubt == ChannelsLast::surely && options_.check_layout) refuse("x", what);
   warn(what);
 }
@@ -315,7 +324,7 @@ bool DataFile::says_channels_first() const {
 std::vector<float> DataFile::attribute(const std::string& key, std::int64_t count, float fallback) const {
   const auto values = file_.numbers(name("x"), key).value_or(std::vector<double>{fallback});
   if (values.size() != 1 && static_cast<std::int64_t>(values.size()) != count)
-    refuse("x", fmt::format("has an attribute '{}' of {} values: give 1 or {}", key, values.size(), count));
+    refuse("x", fmt::format("has an attribute '{}' of {} values: use 1 or {}", key, values.size(), count));
   std::vector<float> all(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i] = static_cast<float>(values[values.size() == 1 ? 0 : i]);
@@ -329,6 +338,7 @@ std::vector<std::string> data_groups(const std::string& path) {
   std::vector<std::string> found;
   if (file.has("x")) found.emplace_back();
   auto names = file.children("/");
+  // The usual names come first in this order; a group of the file is listed once.
   names.insert(names.begin(), {"train", "val", "test"});
   for (const auto& name : names)
     if (std::ranges::find(found, name) == found.end() && file.has(name + "/x")) found.push_back(name);

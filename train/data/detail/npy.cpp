@@ -37,6 +37,9 @@ struct NpyHeader {
 }
 
 /// Returns the text after 'key':, without leading spaces.
+///
+/// The header is a Python dict: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }. numpy writes
+/// fixed keys, so that a search for the quoted key is enough. No Python is evaluated.
 std::string_view header_value(std::string_view header, const std::string& key, const std::string& path) {
   for (const char quote : {'\'', '"'}) {
     const std::string quoted = quote + key + quote;
@@ -108,10 +111,12 @@ NpyHeader read_header(const FileReader& file) {
   }
   if (begin[6] < 1 || begin[6] > 3)
     fail(path, fmt::format("is of version {} of the format of NumPy arrays, allowed 1 to 3", begin[6]));
+  // Version 1 has a header length of 2 bytes at offset 8, later versions of 4 bytes (numpy.lib.format).
   const std::size_t wide = begin[6] == 1 ? 0 : 0xffff;
   const std::size_t length =
       begin[8] | std::size_t(begin[9]) << 8 | (wide & begin[10]) << 16 | (wide & begin[11]) << 24;
   const std::int64_t at = begin[6] == 1 ? 10 : 12;
+  // Lengths of the file are not trusted: a damaged one must not allocate without bound.
   if (length > kMostHeader || std::int64_t(length) > file.size() - at)
     fail(path, fmt::format("claims a header of {} bytes: it is damaged", length));
   std::string header(length, '\0');
@@ -126,6 +131,7 @@ std::int64_t checked_elements(const NpyHeader& header, const FileReader& file) {
   const std::int64_t most = std::min(file.size() - header.data_begin, kMostBytes) / header.type.bytes;
   std::int64_t elements = 1;
   for (const auto size : header.shape) {
+    // A division, because the product of sizes could overflow.
     if (size > 0 && elements > most / size)
       fail(file.path(),
            fmt::format("claims the shape {}, allowed are {} elements: it is truncated or too large",
@@ -142,14 +148,17 @@ std::vector<std::byte> row_major_bytes(const std::vector<std::byte>& from, const
   std::vector<std::byte> out(from.size());
   Shape index(shape.size(), 0);
   for (std::size_t at = 0; at < from.size(); at += std::size_t(bytes)) {
+    // Offset in column-major order: axis 0 changes fastest.
     std::int64_t element = 0;
     for (std::size_t axis = shape.size(); axis-- > 0;) element = element * shape[axis] + index[axis];
     std::memcpy(out.data() + at, from.data() + element * bytes, std::size_t(bytes));
+    // Next index in row-major order: a full axis wraps and increments the axis before it.
     for (std::size_t axis = shape.size(); axis-- > 0 && ++index[axis] == shape[axis];) index[axis] = 0;
   }
   return out;
 }
 
+// Unsigned integers become the next wider signed type, because DType has only u8.
 DType element_dtype(const ElementType& type) {
   const bool narrow = type.bytes <= 2;
   switch (type.kind) {
@@ -167,14 +176,23 @@ void convert_each(const std::vector<std::byte>& from, Tensor& to, bool swap) {
   auto* out = to.mutable_data<To>();
   for (std::size_t i = 0; i < from.size() / sizeof(From); ++i) {
     std::array<std::byte, sizeof(From)> bytes;
+    // Elements have no alignment in the byte buffer, and big-endian files need a reversal.
     std::memcpy(bytes.data(), from.data() + i * sizeof(From), sizeof(From));
     if (swap) std::ranges::reverse(bytes);
     out[i] = static_cast<To>(std::bit_cast<From>(bytes));
   }
 }
 
+/// Throws FileError if uint64 values above 2^63 - 1 became negative.
+void check_not_negative(const Tensor& values, const FileReader& file) {
+  const auto* value = values.data<std::int64_t>();
+  if (std::any_of(value, value + values.numel(), [](std::int64_t v) { return v < 0; }))
+    throw FileError(file.path(), {}, fmt::format("[npy] {} has values above 2^63 - 1", file.path()));
+}
+
 /// Returns a tensor of native elements.
-Tensor convert_elements(const std::vector<std::byte>& bytes, const ElementType& type, const Shape& shape) {
+Tensor convert_elements(const std::vector<std::byte>& bytes, const ElementType& type, const Shape& shape,
+                        const FileReader& file) {
   Tensor out = Tensor::empty(shape, element_dtype(type));
   switch (type.kind == 'u' && type.bytes > 1 ? type.bytes : 0) {
     case 2:
@@ -185,6 +203,7 @@ Tensor convert_elements(const std::vector<std::byte>& bytes, const ElementType& 
       break;
     case 8:
       convert_each<std::uint64_t, std::int64_t>(bytes, out, type.big_endian);
+      check_not_negative(out, file);
       break;
     default:
       visit_dtype(out.dtype(), "npy", [&]<class T>(T) { convert_each<T, T>(bytes, out, type.big_endian); });
@@ -200,7 +219,7 @@ Tensor read_npy(const std::string& path) {
   std::vector<std::byte> bytes(std::size_t(checked_elements(header, file) * header.type.bytes));
   file.read(header.data_begin, bytes.data(), bytes.size());
   if (header.fortran_order) bytes = row_major_bytes(bytes, header.shape, header.type.bytes);
-  return convert_elements(bytes, header.type, header.shape);
+  return convert_elements(bytes, header.type, header.shape, file);
 }
 
 }  // namespace fq::detail

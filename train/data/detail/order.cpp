@@ -24,10 +24,12 @@ RowPermutation::RowPermutation(std::int64_t size, std::uint64_t seed)
   Draws(seed, 0, 0).shuffle(table_);
 }
 
+// One pass of the Feistel network on 2 * half_bits_ bits. It is a bijection for any round function.
 std::uint64_t RowPermutation::once(std::uint64_t value) const noexcept {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
   std::uint64_t left = value >> half_bits_, right = value & mask;
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    // The round function is a random number for (seed, right half, round).
     const std::uint64_t mixed = left ^ (Draws(seed_, right, round).next() & mask);
     left = right;
     right = mixed;
@@ -49,11 +51,13 @@ EpochOrder::EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, st
     : shuffle_(shuffle), seed_(seed), epoch_(epoch), size_(data.size()), draws_(std::move(draws)) {
   if (!shuffle_) return;
   starts_ = data.block_starts();
+  // With class draws, blocks are ranges of the ascending list of draws instead of ranges of samples.
   if (!draws_.empty())
     for (auto& start : starts_) start = std::ranges::lower_bound(draws_, start) - draws_.begin();
   blocks_.resize(starts_.size());
   starts_.push_back(size_);
   std::iota(blocks_.begin(), blocks_.end(), std::int64_t{0});
+  // The order of the blocks comes first. Only samples of one window are in memory and shuffled together.
   Draws(seed_, static_cast<std::uint64_t>(epoch_), 0).shuffle(blocks_);
   window_blocks_ = std::max<std::int64_t>(data.blocks_at_once(), 1);
   std::int64_t position = 0;
@@ -66,6 +70,7 @@ EpochOrder::EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, st
   window_starts_.push_back(size_);
 }
 
+// The shuffle of a window depends on its number only, so that a resumed run can start in any window.
 void EpochOrder::load_window(std::size_t window) {
   if (window == window_) return;
   window_samples_.clear();
@@ -86,6 +91,7 @@ std::vector<std::int64_t> EpochOrder::samples(std::int64_t begin, std::int64_t e
     std::iota(chosen.begin(), chosen.end(), begin);
     return chosen;
   }
+  // The last window that begins at or before `begin`.
   auto window =
       static_cast<std::size_t>(std::ranges::upper_bound(window_starts_, begin) - window_starts_.begin()) - 1;
   for (std::int64_t at = begin; at < end; ++window) {

@@ -16,6 +16,7 @@ constexpr std::int64_t kFewest = 4;  // image axes have more pixels; no image ha
 std::vector<std::size_t> axes_order(const Shape& sample, const Shape& wanted) {
   std::vector<std::size_t> order;
   for (const auto size : wanted) {
+    // Each size of `wanted` takes the first unused axis of that size.
     std::size_t axis = 0;
     while (axis < sample.size() && (sample[axis] != size || std::ranges::find(order, axis) != order.end()))
       ++axis;
@@ -31,6 +32,7 @@ ChannelsLast looks_channels_last(const Shape& sample) {
   if (sample.size() != 3 || sample[0] <= kFewest || sample[1] <= kFewest) return ChannelsLast::no;
   const std::int64_t last = sample[2];
   if (last != 1 && last != 3 && last != 4) return ChannelsLast::no;
+  // A last axis of 1 is surely a channel only in a square image.
   return last > 1 || sample[0] == sample[1] ? ChannelsLast::surely : ChannelsLast::perhaps;
 }
 
@@ -54,6 +56,7 @@ bool looks_like_bytes(std::span<const std::byte> bytes, DType dtype) {
       if (!(now >= 0 && now <= 255)) return false;
       largest = std::max(largest, now);
     }
+    // Values up to 127 could be any small counts.
     return largest >= 128;
   });
 }

@@ -11,7 +11,8 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kGroup = 65536, kWord = 64, kKept = 512;
+// Rows per group, bits per word, and number of cached groups (12 KiB each).
+constexpr std::int64_t kGroup = 65536, kWord = 64, kCachedGroups = 512;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 40;  // kMostRows^2 / kGroup fits 64 bits
 constexpr std::string_view kSplit = "split_validation";
 
@@ -31,6 +32,7 @@ class SplitRows::Group {
       : bits_(static_cast<std::size_t>((rows + kWord - 1) / kWord), 0), rows_(rows) {
     std::vector<std::int64_t> order(static_cast<std::size_t>(rows));
     std::iota(order.begin(), order.end(), std::int64_t{0});
+    // The constant separates these draws from the other uses of the seed.
     Draws(seed, 0x5911, static_cast<std::uint64_t>(index)).shuffle(order);
     for (std::int64_t i = 0; i < held_out; ++i) {
       const auto row = order[static_cast<std::size_t>(i)];
@@ -42,14 +44,16 @@ class SplitRows::Group {
 
   /// Returns the number of rows of the part below `row` of this group.
   [[nodiscard]] std::int64_t before(Part part, std::int64_t row) const {
+    // Rank query: a prefix count per word, then a population count of the bits below `row`.
     const auto word = static_cast<std::size_t>(row / kWord);
-    std::int64_t held = before_[word];
-    if (row % kWord > 0) held += std::popcount(bits_[word] << (kWord - row % kWord));
-    return part == held_out ? held : row - held;
+    std::int64_t held_rows = before_[word];
+    if (row % kWord > 0) held_rows += std::popcount(bits_[word] << (kWord - row % kWord));
+    return part == held_out ? held_rows : row - held_rows;
   }
 
   /// Returns row i of the part: the last row with at most `i` rows of the part below it.
   [[nodiscard]] std::int64_t row(Part part, std::int64_t i) const {
+    // Bisection: before(part, low) <= i < before(part, high) holds in each step.
     std::int64_t low = 0, high = rows_;
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
@@ -78,21 +82,24 @@ std::int64_t SplitRows::count(Part part) const noexcept {
 /// floor(held_out * rows / size) are held out.
 std::int64_t SplitRows::preceding_rows(Part part, std::int64_t group) const noexcept {
   const std::int64_t rows = std::min(group * kGroup, size_);
+  // floor(a_group * index / size) without a 128-bit product: the remainder is below size <= 2^40 and index is
+  // at most 2^24.
   const auto a_group = static_cast<std::uint64_t>(held_out_ * kGroup),
              size = static_cast<std::uint64_t>(size_);
   const auto index = static_cast<std::uint64_t>(group);
-  const auto held = group == groups()
-                        ? held_out_
+  const auto held_rows =
+      group == groups() ? held_out_
                         : static_cast<std::int64_t>(a_group / size * index + a_group % size * index / size);
-  return part == held_out ? held : rows - held;
+  return part == held_out ? held_rows : rows - held_rows;
 }
 
 std::shared_ptr<const SplitRows::Group> SplitRows::group(std::int64_t index) const {
   const std::lock_guard lock(mutex_);
-  auto& [cached, found] = latest_[index % kKept];
+  // A direct-mapped cache: groups that share an entry replace each other.
+  auto& [cached, found] = latest_[index % kCachedGroups];
   if (found == nullptr || cached != index) {
-    const std::int64_t held = preceding_rows(held_out, index + 1) - preceding_rows(held_out, index);
-    found = std::make_shared<const Group>(std::min(kGroup, size_ - index * kGroup), held, seed_, index);
+    const std::int64_t held_rows = preceding_rows(held_out, index + 1) - preceding_rows(held_out, index);
+    found = std::make_shared<const Group>(std::min(kGroup, size_ - index * kGroup), held_rows, seed_, index);
     cached = index;
   }
   return found;

@@ -21,6 +21,7 @@ using nlohmann::json;
 using Tokens = TokenTable::Tokens;
 using Step = TokenTable::DecoderStep;
 
+// A damaged or hostile file must not allocate without bound: a single large id would size the table.
 constexpr std::int32_t kMostIds = 1 << 24;
 
 // --- members of the file: each function throws ArgumentError with the name of the member
@@ -96,6 +97,7 @@ class Vocabulary {
 Tokens read_tokens(const json& file) {
   Vocabulary out;
   const json& model = member(file, "model", "it");
+  // Files of old versions of the package tokenizers have BPE models without "type".
   const bool old_bpe = model.is_object() && !model.contains("type") && model.contains("merges");
   if (!old_bpe) (void)type_member(model, "model", {"BPE", "Unigram", "WordPiece", "WordLevel"});
   const json& vocabulary = member(model, "vocab", "the model");
@@ -103,12 +105,14 @@ Tokens read_tokens(const json& file) {
   if (vocabulary.is_object())
     for (const auto& [token, id] : vocabulary.items())
       out.add(token, whole_number(id, "'" + printable(token) + "'"));
+  // Unigram writes the vocabulary as a list of [token, score]: the index is the id.
   std::int32_t next = 0;
   for (const json& entry : vocabulary.is_array() ? vocabulary : json::array()) {
     FQ_CHECK(entry.is_array() && entry.size() == 2 && entry[0].is_string(), "tokenizer",
              "token {} of \"vocab\" is no pair of a text and a score", next);
     out.add(entry[0].get<std::string>(), next++);
   }
+  // Special tokens repeat entries of the vocabulary, or continue its ids. `add` accepts an equal repetition.
   const json added = optional_member(file, "added_tokens");
   FQ_CHECK(added.is_array() || added.is_null(), "tokenizer", "\"added_tokens\" is no list");
   for (const auto& token : added) {
@@ -154,6 +158,7 @@ std::size_t count_bytes(const Tokens& tokens) {
 
 /// Replaces each `from`, which must not be empty.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::size_t most) {
+  // The result is measured before it is built, so that a hostile pattern cannot exhaust the memory.
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += from.size()) ++count;
   check_growth(text.size() + count * to.size() - count * from.size(), most);
@@ -175,6 +180,7 @@ Step change_each(Change change) {
   };
 }
 
+// Removes up to `start` and `stop` repetitions of `content` at the ends of each token.
 Step strip_step(const json& step) {
   const std::string content = text_member(step, "content", "decoder");
   FQ_CHECK(!content.empty(), "tokenizer", "\"content\" of the decoder Strip is empty");
@@ -204,6 +210,7 @@ Step metaspace_step(const json& step) {
       step.contains("replacement") ? text_member(step, "replacement", "Metaspace") : std::string("\u2581");
   FQ_CHECK(!mark.empty() && first_character(mark).bytes.size() == mark.size(), "tokenizer",
            "\"replacement\" of Metaspace is '{}': one character is needed", printable(mark.substr(0, 80)));
+  // Older files have add_prefix_space instead of prepend_scheme.
   const json prefix = optional_member(step, "add_prefix_space");
   const std::string scheme = step.contains("prepend_scheme")
                                  ? text_member(step, "prepend_scheme", "Metaspace")
@@ -228,6 +235,7 @@ Step word_piece_step(const json& step) {
     else if (at > 0)
       token.insert(0, 1, ' ');
     if (!cleanup) return token;
+    // Replaces in the order of `cleanup` in the package tokenizers (decoders/wordpiece.rs).
     for (const auto& [from, to] : {std::pair{" .", "."},
                                    {" ?", "?"},
                                    {" !", "!"},
@@ -244,6 +252,7 @@ Step word_piece_step(const json& step) {
   });
 }
 
+// BPE with a word-end suffix, for example "</w>". The suffix becomes a space, except after the last token.
 Step word_end_step(const json& step) {
   const std::string suffix = text_member(step, "suffix", "decoder");
   FQ_CHECK(!suffix.empty(), "tokenizer", "\"suffix\" of the decoder is empty");
@@ -282,6 +291,7 @@ Step decoder_step(const json& step) {
   if (type == "Strip") return strip_step(step);
   if (type == "WordPiece") return word_piece_step(step);
   if (type == "BPEDecoder") return word_end_step(step);
+  // Fuse joins the tokens into one, so that later steps (Strip) see the whole text.
   if (type == "Fuse")
     return [](Tokens& tokens, std::size_t) { tokens = {fmt::format("{}", fmt::join(tokens, ""))}; };
   const bool bytes = type == "ByteFallback";
@@ -298,6 +308,7 @@ Step decoder_step(const json& step) {
 
 // --- GPT-2's alphabet
 
+// Bytes that GPT-2's bytes_to_unicode does not change: printable ASCII, and Latin-1 without the soft hyphen.
 bool is_printed(int byte) {
   return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
@@ -307,6 +318,7 @@ const std::array<std::string, 256>& byte_alphabet() {
     std::array<std::string, 256> out;
     int next = 0x100;
     for (int byte = 0; byte < 256; ++byte) {
+      // Code points are below 0x180, so that two bytes of UTF-8 are enough.
       const int point = is_printed(byte) ? byte : next++;
       std::string& text = out[std::size_t(byte)];
       if (point < 0x80)
@@ -345,6 +357,7 @@ std::shared_ptr<const TokenTable> TokenTable::load(const std::string& file) {
 }
 
 std::string TokenTable::decode(std::span<const std::int64_t> ids) const {
+  // The limit follows the input: no decoder of a real tokenizer multiplies a text by 64.
   constexpr std::size_t factor = 64, any = std::size_t{64} << 10;
   Tokens all;
   for (const auto id : ids)
@@ -357,6 +370,7 @@ std::int64_t TokenTable::characters(std::int32_t id) const {
   // Decodes the token after another one: decoders can strip the space of the first token.
   const std::vector<std::int64_t> after_another{id == 0 ? 1 : 0, id};
   const auto count = [](const std::string& text) {
+    // Bytes 10xxxxxx continue a character of UTF-8.
     return std::ranges::count_if(text,
                                  [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
   };
@@ -378,6 +392,7 @@ std::string decode_byte_alphabet(std::string_view text) {
   }();
   std::string out;
   while (!text.empty()) {
+    // Characters of the alphabet have at most two bytes; other text passes byte by byte.
     const bool two = (static_cast<unsigned char>(text[0]) & 0xe0u) == 0xc0u && text.size() > 1;
     const auto character = text.substr(0, two ? 2 : 1);
     const auto found = bytes.find(character);

@@ -21,6 +21,7 @@ constexpr std::int64_t kUnknown = 1;
 template <class Use>
 void visit_characters(std::string_view text, Use&& use) {
   for (std::size_t at = 0; at < text.size();) {
+    // The number of leading ones in the first byte is the length of a character; 0 is ASCII.
     const int ones = std::countl_one(static_cast<unsigned char>(text[at]));
     const auto character = text.substr(at, std::size_t(std::max(ones, 1)));
     FQ_CHECK(ones == 0 || valid_utf8(character) == character, "tokens",
@@ -45,6 +46,7 @@ std::vector<std::string> split_words(std::string_view text) {
       const char c = text[i++];
       word += c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
     }
+    // Other characters are words of one byte. Spaces and control characters separate words.
     if (word.empty())
       if (const char c = text[i++]; c > ' ' && c < 127) word = c;
     if (!word.empty()) out.push_back(std::move(word));
@@ -66,6 +68,7 @@ std::string token_from_name(const std::string& name) {
   return one ? std::string(1, static_cast<char>(byte)) : name;
 }
 
+// Returns whether a token has the length that its first byte announces in UTF-8.
 bool is_character(const std::string& token) {
   const int ones = token.empty() ? -1 : std::countl_one(static_cast<unsigned char>(token[0]));
   return ones >= 0 && token.size() == std::size_t(std::max(ones, 1));
@@ -111,9 +114,11 @@ Tokenizer::Tokenizer(std::shared_ptr<const TokenTable> table)
     : unit_(TokenUnit::pieces), table_(std::move(table)) {}
 
 Tokenizer Tokenizer::from_names(const std::vector<std::string>& names) {
+  // The default tokenizer (bytes) is recognized by its names: a network stores only class names.
   if (names == Tokenizer().class_names()) return {};
   std::vector<std::string> tokens;
   for (const auto& name : names) tokens.push_back(token_from_name(name));
+  // Words have <pad> and <unk> as ids 0 and 1; characters have neither.
   if (tokens.size() > 1 && tokens[0] == "<pad>" && tokens[1] == "<unk>") return Tokenizer(std::move(tokens));
   FQ_CHECK(!tokens.empty() && std::ranges::all_of(tokens, is_character), "tokens",
            "the classes are {}: they are not the tokens of a text, as fakequant dataset from-text --windows "
@@ -158,6 +163,7 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text) const {
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
   if (table_) return table_->decode(ids);
+  // Id 0 is padding, except for characters.
   const std::int64_t first = unit_ == TokenUnit::characters ? 0 : 1;
   const std::int64_t size = unit_ == TokenUnit::bytes ? 257 : std::ssize(vocabulary_);
   std::string text;

@@ -27,33 +27,35 @@ class Counts : public Metric {
  protected:
   std::vector<Tally> classes_;
   bool binary_ = false;
-  std::int64_t asked_ = 0, right_ = 0;
+  std::int64_t total_ = 0, correct_ = 0;
 
  private:
   void add_class(const PredictionTable& table, std::int64_t row) {
-    const std::int64_t label = table.label(row), answer = table.answer(row);
+    const std::int64_t label = table.label(row), prediction = table.answer(row);
     if (label < 0) return;
-    ++asked_;
-    right_ += label == answer ? 1 : 0;
+    ++total_;
+    correct_ += label == prediction ? 1 : 0;
     ++classes_[static_cast<std::size_t>(label)].labelled;
-    if (answer >= 0) ++classes_[static_cast<std::size_t>(answer)].predicted;
-    if (label == answer) ++classes_[static_cast<std::size_t>(label)].correct;
+    // A row with NaN has no prediction. It is wrong for its label, and adds no false positive.
+    if (prediction >= 0) ++classes_[static_cast<std::size_t>(prediction)].predicted;
+    if (label == prediction) ++classes_[static_cast<std::size_t>(label)].correct;
   }
   void add_bits(const PredictionTable& table, std::int64_t row) {
     for (std::int64_t c = 0; c < table.columns(); ++c) {
-      const bool truth = table.target(row, c) > 0.5, answer = table.output(row, c) > 0;
-      ++asked_;
-      right_ += truth == answer ? 1 : 0;
+      // Logit 0 is probability 1/2.
+      const bool truth = table.target(row, c) > 0.5, prediction = table.output(row, c) > 0;
+      ++total_;
+      correct_ += truth == prediction ? 1 : 0;
       auto& tally = classes_[static_cast<std::size_t>(c)];
       tally.labelled += truth ? 1 : 0;
-      tally.predicted += answer ? 1 : 0;
-      tally.correct += truth && answer ? 1 : 0;
+      tally.predicted += prediction ? 1 : 0;
+      tally.correct += truth && prediction ? 1 : 0;
     }
   }
 };
 
 class Accuracy : public Counts {
-  [[nodiscard]] double value() const override { return ratio(right_, asked_); }
+  [[nodiscard]] double value() const override { return ratio(correct_, total_); }
 };
 
 /// Mean over classes of a ratio of their tally.
@@ -86,21 +88,22 @@ class BitsPerCharacter : public Metric {
     for (std::int64_t i = 0; i < table.rows(); ++i) {
       const std::int64_t label = table.label(i);
       if (label < 0) continue;
+      // log softmax, relative to the largest output against overflow; ln 2 converts to bits.
       double largest = table.output(i, 0), sum = 0;
       for (std::int64_t c = 1; c < table.columns(); ++c) largest = std::max(largest, table.output(i, c));
       for (std::int64_t c = 0; c < table.columns(); ++c) sum += std::exp(table.output(i, c) - largest);
       bits_ += (std::log(sum) + largest - table.output(i, label)) / std::numbers::ln2;
-      asked_ += characters_.empty() ? 1 : characters_.at(static_cast<std::size_t>(label));
+      total_ += characters_.empty() ? 1 : characters_.at(static_cast<std::size_t>(label));
     }
   }
   [[nodiscard]] double value() const override {
-    return asked_ == 0 ? kUndefined : bits_ / static_cast<double>(asked_);
+    return total_ == 0 ? kUndefined : bits_ / static_cast<double>(total_);
   }
 
  private:
   std::vector<std::int64_t> characters_;
   double bits_ = 0;
-  std::int64_t asked_ = 0;
+  std::int64_t total_ = 0;
 };
 
 class Perplexity : public BitsPerCharacter {
@@ -119,14 +122,14 @@ class TopK : public Metric {
     for (std::int64_t i = 0; i < table.rows(); ++i) {
       const std::int64_t label = table.label(i);
       if (label < 0) continue;
-      ++asked_;
-      right_ += table.rank(i, label) < k_ ? 1 : 0;
+      ++total_;
+      correct_ += table.rank(i, label) < k_ ? 1 : 0;
     }
   }
-  [[nodiscard]] double value() const override { return ratio(right_, asked_); }
+  [[nodiscard]] double value() const override { return ratio(correct_, total_); }
 
  private:
-  std::int64_t k_, asked_ = 0, right_ = 0;
+  std::int64_t k_, total_ = 0, correct_ = 0;
 };
 
 class Auc : public Metric {
@@ -136,6 +139,7 @@ class Auc : public Metric {
     scores_.resize(std::max(scores_.size(), static_cast<std::size_t>(table.columns())));
     for (std::int64_t i = 0; i < table.rows(); ++i) {
       if (table.one_of_many() && table.label(i) < 0) continue;
+      // Softmax first: scores of one class are compared between rows.
       const auto scores = table.scores(i);
       for (std::size_t c = 0; c < scores.size(); ++c)
         scores_[c].push_back({scores[c], table.target(i, static_cast<std::int64_t>(c)) > 0.5});
@@ -156,6 +160,8 @@ class Auc : public Metric {
     std::ranges::sort(all, {}, &Scored::score);
     double pairs = 0;
     std::int64_t untrue = 0;
+    // Mann-Whitney U over runs of equal scores: each true sample of a run wins against all false samples
+    // below, and against half of the false samples of the run.
     for (std::size_t begin = 0; begin < all.size();) {
       std::size_t end = begin;
       std::int64_t same[2] = {0, 0};

@@ -29,6 +29,7 @@ class Distances : public Metric {
 
     [[nodiscard]] double variation() const { return squares - sum * sum / static_cast<double>(count); }
   };
+  // Returns the mean of a sum over the values of all columns.
   [[nodiscard]] double total(double Column::*of) const {
     double sum = 0;
     std::int64_t count = 0;
@@ -43,6 +44,7 @@ class Distances : public Metric {
  private:
   void add(std::int64_t c, double output, double target) {
     Column& column = columns_[static_cast<std::size_t>(c)];
+    // Relative to the first target: sums of squares of large targets with a small variance would cancel.
     if (column.count++ == 0) column.first = target;
     const double moved = target - column.first, distance = output - target;
     column.sum += moved;
@@ -62,6 +64,7 @@ class R2 : public Distances {
   [[nodiscard]] double value() const override {
     return defined_mean(columns_.size(), [&](std::size_t c) {
       const double variation = columns_[c].variation();
+      // A column whose target does not vary has no R2; the mean skips it.
       return variation > 0 ? 1 - columns_[c].squared / variation : kUndefined;
     });
   }

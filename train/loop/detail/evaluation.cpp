@@ -31,12 +31,14 @@ Tensor model_output(Module& model, const Batch& batch) try {
 std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator& ranks, std::int64_t count) {
   StateDict own;
   for (std::int64_t i = 0; i < count; ++i) {
+    // `count` batches are left in the epoch, so that next() has one.
     const auto batch = loader.next();
     if (batch->passed_over > 0) continue;
     own.set("output", model_output(model, *batch));
     if (batch->y.defined()) own.set("labels", batch->y);
   }
   auto all = gather_states(ranks, own);
+  // In the last turn, ranks without a batch send an empty state.
   all.resize(static_cast<std::size_t>(count));
   return all;
 }
@@ -44,10 +46,13 @@ std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator
 bool visit_shared(Module& model, DataLoader& loader, Communicator& ranks, const VisitOutput& visit) {
   check_share(loader.options(), ranks, ranks.size(), "evaluate");
   const std::int64_t size = ranks.size(), batches = loader.batches_per_epoch();
+  // One turn per iteration: every rank evaluates one batch, then all outputs are exchanged.
   for (std::int64_t done = 0; done < batches; done += size) {
     std::vector<std::int64_t> stops{0};
     for (const auto& found : next_turn(model, loader, ranks, std::min(size, batches - done)))
+      // All ranks visit all outputs in the order of the batches, so that sums have the bits of one process.
       if (!visit(found.at("output"), found.contains("labels") ? found.at("labels") : Tensor())) stops[0] = 1;
+    // Each rank has its own stop flag; all leave the loop together.
     ranks.max(stops);
     if (stops[0] != 0) return false;
   }
@@ -61,6 +66,7 @@ bool is_classes(const Tensor& outputs, const Tensor& labels) {
 }
 
 Tensor predicted_classes(const Tensor& logits) {
+  // The kernel reads f32 and f64 only; conversions from 16 bits are exact.
   const Tensor scores = logits.dtype() == DType::f64 ? logits : logits.to(DType::f32);
   Tensor out = Tensor::empty({scores.dim(0)}, DType::i64, scores.device());
   run(scores.device(), &Kernels::predictions, scores, out);
@@ -84,6 +90,7 @@ void ScoreSum::add(const Variable& logits, const Tensor& labels) {
   const Variable floats = logits.as_float();
   const Variable loss = of_ ? of_(floats, own) : ops::cross_entropy(floats, own);
   const double value = loss.item();
+  // NaN outputs are found by the loss, without a pass over the outputs.
   if (std::isnan(value)) refuse_nan(floats.tensor());
   loss_ += value * static_cast<double>(labels.dim(0));
   if (is_classes(floats.tensor(), labels)) {
@@ -116,6 +123,7 @@ Evaluation ScoreSum::mean() const {
   out.accuracy = static_cast<double>(correct_) / static_cast<double>(count_);
   for (const auto& [name, metric] : metrics_) out.metrics.emplace_back(name, metric->value());
   out.score = has_classes_ ? out.accuracy : -out.loss;
+  // The first metric decides the best epoch; a larger score is better.
   if (!metrics_.empty()) out.score = (higher_is_better(metrics_[0].first) ? 1 : -1) * out.metrics[0].second;
   return out;
 }

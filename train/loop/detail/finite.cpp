@@ -13,6 +13,7 @@
 namespace fq::detail {
 namespace {
 
+// Integers are always finite. Statistics of calibrators are not values of the run.
 bool is_checked(const StateDict::Entry& entry) {
   const DType dtype = entry.second.dtype();
   const bool numbers =
@@ -20,6 +21,7 @@ bool is_checked(const StateDict::Entry& entry) {
   return numbers && entry.first.find("/calibrator/") == std::string::npos;
 }
 
+// 16-bit floats are compared as f32, which has all of their values.
 Tensor as_float(const Tensor& tensor) {
   return tensor.dtype() == DType::f64 ? tensor : tensor.to(DType::f32);
 }
@@ -39,6 +41,7 @@ std::optional<NotFinite> first_not_finite(const StateDict::Entry& entry) {
 std::string NotFinite::text() const { return fmt::format("{} has {} at element {}", name, value, index); }
 
 std::optional<NotFinite> find_not_finite(const std::vector<StateDict::Entry>& tensors) {
+  // One norm per device is a single reduction. It is finite only if all values are.
   std::map<std::string, std::vector<Tensor>> by_device;
   for (const auto& entry : tensors)
     if (is_checked(entry)) by_device[to_string(entry.second.device())].push_back(as_float(entry.second));
@@ -59,6 +62,7 @@ std::string not_finite_sample(const Batch& batch) {
   if (!found) return {};
   const Tensor& tensor = found->name == "x" ? batch.x : batch.y;
   const std::int64_t row = found->index / (tensor.numel() / tensor.dim(0));
+  // Augmented batches have no rows of the data: the message counts within the batch.
   const bool known = std::ssize(batch.rows) == tensor.dim(0);
   return fmt::format("{} of sample {} of the {} has {}: leave that sample out, or give it a value",
                      found->name, known ? batch.rows[static_cast<std::size_t>(row)] : row,

@@ -21,6 +21,7 @@ constexpr std::uint64_t kAdapters = std::uint64_t{1} << 62;  // random step that
 
 std::unique_ptr<LowRankAdapters> make_adapters(Module& model, const TrainerOptions& options) {
   if (options.low_rank.rank == 0) return nullptr;
+  // Adapters have the same start in every run with this seed.
   const RandomScope random(options.seed, kAdapters);
   return std::make_unique<LowRankAdapters>(model, options.low_rank);
 }
@@ -50,6 +51,7 @@ void ParameterUpdate::apply(double scale) {
   const double clip_norm = inputs_.options.update.clip_norm;
   if (adapters_) adapters_->take_gradients();
   if (clip_norm > 0)
+    // clip_factor throws for a norm that is not finite, which replaces check_gradients.
     scale *= clip_factor(gradient_norm(parameters_) * scale, clip_norm);
   else
     check_gradients();
@@ -70,6 +72,7 @@ void ParameterUpdate::zero_gradients() {
 /// Checks only the small parameters, if there are any. The gradients of biases and norms sum up all gradients
 /// that pass through their layer. Does not wait for a GPU.
 void ParameterUpdate::check_gradients() const {
+  // On a GPU the check would wait for the device in each step.
   if (!inputs_.model->device().is_cpu()) return;
   std::vector<Variable> small;
   std::ranges::copy_if(parameters_, std::back_inserter(small),
@@ -78,6 +81,7 @@ void ParameterUpdate::check_gradients() const {
   std::vector<StateDict::Entry> gradients;
   for (const auto& [name, value] : (adapters_ ? adapters_->parameters() : *inputs_.model).named_parameters())
     if (value.grad().defined()) gradients.emplace_back("the gradient of " + name, value.grad());
+  // The norm can overflow without an infinite gradient: then there is no error.
   if (const auto found = find_not_finite(gradients))
     throw NumericError(fmt::format("[train] {}: use a smaller learning rate, or clip_norm{}", found->text(),
                                    progress_.place()));

@@ -17,6 +17,7 @@ constexpr float kLeast = 0x1p-23F;  // smallest range that has a scale
 /// Updates a quantizer only if something changes: an update rebuilds its grid.
 void set_running(TensorQuantizer& quantizer, const RangePolicy::Phase& phase) {
   const QuantParams& now = quantizer.params();
+  // Ranges from each input have nothing to run.
   const bool running = phase.running && now.has_fixed_range();
   if (now.running == running && now.momentum == phase.amax_momentum) return;
   quantizer.update([&](QuantParams& params) {
@@ -29,6 +30,7 @@ void set_running(TensorQuantizer& quantizer, const RangePolicy::Phase& phase) {
 /// it from the first values.
 bool limit(float& now, float before) {
   if (before <= least_amax) return false;
+  // NaN fails both comparisons below and stays.
   const float least = std::max(before / 2, kLeast), most = 2 * std::max(before, kLeast);
   if (!(now < least) && !(now > most)) return false;
   now = now < least ? least : most;
@@ -40,6 +42,7 @@ bool limit(float& now, float before) {
 RangePolicy::RangePolicy(Module& model, const TrainerOptions& options) : options_(options) {
   if (options.ranges.amax == AmaxMode::learned) learn_ranges(model, options.ranges.amax_gradient);
   if (options.ranges.learn_weight_ranges) learn_weight_ranges(model, options.ranges.amax_gradient);
+  // Running ranges are for activations: a weight's range follows the weight.
   const auto weights = weight_quantizers(model);
   for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
     if (const Variable& amax = quantizer->range().learned(); amax.defined())
@@ -76,6 +79,7 @@ void RangePolicy::end_step() {
     auto now = range.amax.tensor().to_vector<float>();
     bool changed = false;
     for (std::size_t i = 0; i < now.size(); ++i) changed |= limit(now[i], range.before[i]);
+    // Writes only on a change: a write increments the version, which discards cached codes.
     if (!changed) continue;
     ++limited_;
     range.was_limited = true;

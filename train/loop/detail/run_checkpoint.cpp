@@ -32,6 +32,7 @@ nlohmann::json read_object(const StateDict& run, const char* name, const std::st
   return value;
 }
 
+// State dictionaries share tensors with the run, which the next step overwrites.
 StateDict copied(const StateDict& state) {
   StateDict out;
   for (const auto& [name, value] : state.attributes().items()) out.set_attribute(name, value);
@@ -67,6 +68,7 @@ const nlohmann::json& RunCheckpoint::fingerprints() const {
 
 void RunCheckpoint::begin_run() const {
   const TrainerOptions& options = inputs_.options;
+  // The first checkpoint then needs no pass over the data.
   if (!options.checkpoint.out.empty()) (void)fingerprints();
   if (ranks_ == nullptr) return;
   nlohmann::json own{{"settings", settings()},
@@ -74,12 +76,14 @@ void RunCheckpoint::begin_run() const {
                      {"steps", options.steps},
                      {"step", progress_.position().step},
                      {"model", model_fingerprint(*inputs_.model)},
+                     // The bits are the same only for ranks with equal numbers of threads (docs/ranks.md).
                      {"threads", threads()}};
   if (!options.checkpoint.out.empty()) own["data"] = fingerprints();
   check_same_everywhere(*ranks_, own);
 }
 
 StateDict RunCheckpoint::state() const {
+  // Order: put_average exchanges values that model_state has set.
   StateDict out = model_state(*inputs_.model, description_);
   if (const auto* average = std::as_const(update_).average()) put_average(*average, out);
   update_.save(out);
@@ -100,14 +104,17 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
         path, found->name,
         fmt::format("[resume] {}: {}: the run diverged: resume from an earlier file", path, found->text()));
   const StateDict run = checkpoint.sub("progress");
+  // All checks that need no change of the run come first.
   check_same_run(run, path);
   WeightAverage* average = update_.average();
   FQ_CHECK(checkpoint.has_sub("average") == (average != nullptr), "resume",
-           "{} has {} averages, so average_decay {}: give the same", path, average ? "no" : "weight",
-           average ? "was 0" : "was not 0");
+           "{} has {} averages, because average_decay {}: use the same value", path,
+           average ? "no" : "weight", average ? "was 0" : "was not 0");
   const RunPosition position = progress_.read(run, path);
   StateDict values = checkpoint, averages;
+  // `values` has the live weights again, which training continues with.
   if (average) averages = take_average(values);
+  // The model comes before the optimizer: learned ranges become parameters first.
   load_model_state(*inputs_.model, values, path);
   if (average) average->load_state(averages);
   update_.load(checkpoint);
@@ -116,6 +123,7 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
   progress_.load(position, run);
   if (path == inputs_.options.checkpoint.out) saved_ = position;
 } catch (const ArgumentError& error) {
+  // Messages of parts that do not know the file get its path.
   if (std::string_view(error.what()).find(path) != std::string_view::npos) throw;
   throw ArgumentError(fmt::format("{} (in {})", error.what(), path));
 } catch (const nlohmann::json::exception& error) {
@@ -124,22 +132,23 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
 }
 
 void RunCheckpoint::check_same_run(const StateDict& run, const std::string& path) const {
-  constexpr std::string_view kWayOut = "or start a new run from its weights into another file";
+  constexpr std::string_view kRemedy = "or start a new run from its weights into another file";
   if (const auto there = read_object(run, "settings", path); !there.is_null()) {
     check_removed_settings(there, path);
     const auto others = differences(completed(there), settings());
-    FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: give the same settings, {}",
-             path, fmt::join(others, "; "), kWayOut);
+    FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: use the same settings, {}",
+             path, fmt::join(others, "; "), kRemedy);
   }
   if (const auto data = read_object(run, "data", path); !data.is_null())
     for (const auto& [part, mark] : fingerprints().items())
-      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: give the same, {}",
+      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: use the same, {}",
                path, part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part),
-               kWayOut);
+               kRemedy);
 }
 
 void RunCheckpoint::save(const std::string& path) {
   const StateDict all = state();
+  // All ranks must call state(): a sharded optimizer gathers its parts.
   if (ranks_ == nullptr || ranks_->rank() == 0) save_state(path, all, "checkpoint");
   if (path == inputs_.options.checkpoint.out) saved_ = progress_.position();
   if (inputs_.callbacks.on_checkpoint) inputs_.callbacks.on_checkpoint(path);
@@ -157,6 +166,7 @@ void RunCheckpoint::save_checked() {
 
 void RunCheckpoint::save_best() {
   const std::string& out = inputs_.options.checkpoint.out;
+  // A device file has no folder for the best checkpoint.
   if (!out.empty() && allows_sibling_files(out)) save(best_checkpoint_path(out));
   if (inputs_.options.validation.restore_best) best_ = copied(state());
 }
@@ -168,6 +178,7 @@ void RunCheckpoint::restore_best() {
   load_model_state(*inputs_.model, best_ ? *best_ : load_checkpoint(path), path);
 }
 
+// The values that `check_finite` examines: `state` without description, settings and progress.
 std::vector<StateDict::Entry> RunCheckpoint::tensors() const {
   std::vector<StateDict::Entry> out;
   const auto add = [&out](const std::string& group, const auto& named) {

@@ -48,23 +48,27 @@ void check_options(const TrainerOptions& o) {
            "reestimate_bn is {} and freeze_bn_after {}: frozen statistics are not recomputed: use one "
            "of the two",
            o.batch_norm.reestimate_bn, o.batch_norm.freeze_bn_after);
+  // Throws for an unknown metric now, not at the first validation.
   for (const auto& name : o.objective.metrics) (void)make_metric(name);
 }
 
 void check_steps(const TrainerOptions& o, std::int64_t steps) {
+  // Settings in steps that would take no effect before the end of the run.
   const std::pair<const char*, std::int64_t> given[] = {{"quant_start", o.ranges.quant_start},
                                                         {"freeze_bn_after", o.batch_norm.freeze_bn_after},
                                                         {"freeze_amax_after", o.ranges.freeze_amax_after},
                                                         {"warm_up", o.schedule.warm_up}};
   for (const auto& [name, step] : given)
     FQ_CHECK(step <= std::max<std::int64_t>(steps, 0), kTrain,
-             "{} is {}, longer than the run of {} steps: give fewer, or more of the run", name, step, steps);
+             "{} is {}, longer than the run of {} steps: use fewer steps, or a longer run", name, step,
+             steps);
 }
 
 void check_reestimation(Module& model, const DataLoader& training, std::int64_t batches) {
   FQ_CHECK(batches <= training.batches_per_epoch(), kTrain,
-           "reestimate_bn is {}, an epoch has {} batches: give at most those", batches,
-           training.batches_per_epoch());
+           "reestimate_bn is {}, an epoch has {} batches: use at most {}", batches,
+           training.batches_per_epoch(), training.batches_per_epoch());
+  // Folded batch norms have no statistics left.
   FQ_CHECK(batches == 0 || live_batch_norms(model) > 0, kTrain,
            "reestimate_bn is {}, and the network has no live batch norm: quantize it unfolded, or leave it "
            "out",
@@ -79,6 +83,7 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
             "them",
             o.distributed.reduction == fq::Reduction::fp32 ? "fp32" : "bf16"));
   const int size = o.distributed.ranks->size();
+  // A step's batches are divided among the ranks: each rank needs at least one.
   FQ_CHECK(size <= o.update.accumulation, kTrain,
            "{} ranks share steps of {} batches: use at most {} ranks, or smaller batches", size,
            o.update.accumulation, o.update.accumulation);
@@ -87,22 +92,22 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
 
 void check_low_rank(const TrainerOptions& o) {
   if (o.low_rank.rank == 0) return;
-  FQ_CHECK(
-      o.ranges.amax != AmaxMode::learned && !o.ranges.learn_weight_ranges, kTrain,
-      "low_rank adapters are merged on the grid that was calibrated, and ranges are learned: leave one out");
-  FQ_CHECK(o.update.average_decay == 0, kTrain, "low_rank adapters and average_decay {}: give one of them",
-           o.update.average_decay);
+  FQ_CHECK(o.ranges.amax != AmaxMode::learned && !o.ranges.learn_weight_ranges, kTrain,
+           "low_rank adapters require calibrated ranges, and ranges are learned: use one of the two");
+  FQ_CHECK(o.update.average_decay == 0, kTrain,
+           "average_decay is {} with low_rank adapters: use 0, or no adapters", o.update.average_decay);
 }
 
 void check_validation(const TrainerOptions& o, const DataLoader* validation) {
   FQ_CHECK(o.validation.patience == 0 || validation, kTrain,
-           "patience needs validation data: give some, or 0");
+           "patience needs validation data: use some, or 0");
   FQ_CHECK(!o.validation.validate_start || validation, kTrain,
-           "validate_start needs validation data: give some, or leave it out");
+           "validate_start needs validation data: use some, or leave it out");
   FQ_CHECK(o.schedule.kind != "plateau" || validation, kTrain,
-           "the schedule plateau needs validation data: give some, or another schedule");
+           "the schedule plateau needs validation data: use some, or another schedule");
 }
 
+// Such labels are often a data set that was cut from a sorted one.
 void warn_of_one_class(const Dataset& data) {
   const Tensor labels = data.labels();
   if (!labels.defined() || labels.dtype() != DType::i64 || labels.rank() != 1) return;
@@ -120,6 +125,7 @@ std::string value_text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Only fields that the optimizer uses: a change of the others must not prevent a resumed run.
 json to_settings(const OptimizerOptions& o) {
   json out{{"optimizer", o.kind},
            {"learning_rate", o.learning_rate},
@@ -137,6 +143,7 @@ json to_settings(const OptimizerOptions& o) {
   else
     out.update({{"beta1", o.beta1}, {"beta2", o.beta2.value_or(o.kind == "lion" ? 0.99 : 0.999)}});
   if (o.kind == "adam" || o.kind == "adamw") out["amsgrad"] = o.amsgrad;
+  // Defaults of the optimizers' option structs: settings state the value that is used.
   out["eps"] = o.eps.value_or(o.kind == "adagrad" ? 1e-10 : o.kind == "lamb" ? 1e-6 : 1e-8);
   return out;
 }
@@ -197,18 +204,21 @@ RunInputs checked(RunInputs inputs) {
   check_options(options);
   check_low_rank(options);
   FQ_CHECK(!options.distributed.shard_optimizer || options.distributed.ranks, kTrain,
-           "shard_optimizer is for several processes: give ranks, or leave it out");
+           "shard_optimizer is for several processes: use ranks, or leave it out");
+  // Cross entropy needs classes; a loss of the user decides about labels by itself.
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.objective.loss), kTrain,
-           "the training data has no labels of classes: give some, or a loss of your own for others");
+           "the training data has no class labels: use other data, or a loss for these labels");
   if (options.distributed.ranks) check_ranks(options, training->options());
   check_validation(options, validation.get());
   check_reestimation(*model, *training, options.batch_norm.reestimate_bn);
+  // The length of the run is known after the data has been checked.
   check_steps(options, total_steps(inputs));
   warn_of_one_class(training->data());
   return inputs;
 }
 
 std::int64_t steps_per_epoch(const RunInputs& inputs) {
+  // The last step of an epoch may have fewer batches.
   const std::int64_t accumulation = inputs.options.update.accumulation;
   return (inputs.training->batches_per_epoch() + accumulation - 1) / accumulation;
 }
@@ -218,8 +228,11 @@ std::int64_t total_steps(const RunInputs& inputs) {
   return steps > 0 ? steps : inputs.options.epochs * steps_per_epoch(inputs);
 }
 
+// Files store these names. A new setting needs a default in `completed`, for files that lack it.
 json run_settings(const TrainerOptions& options, const DataLoader& training, const DataLoader* validation) {
   json out{{"accumulation", options.update.accumulation},
+           // Exact sums have the same bits for any number of ranks, but other bits than one process without
+           // ranks.
            {"exact_sums",
             options.distributed.ranks != nullptr && options.distributed.reduction == fq::Reduction::exact},
            {"clip_norm", options.update.clip_norm},
@@ -243,9 +256,11 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
 }
 
 json completed(json settings) {
+  // Older versions had a switch for flips with the probability 1/2.
   if (settings.contains("augment_flip"))
     settings["augment_hflip"] = settings.at("augment_flip") == true ? 0.5 : 0.0;
   json out = to_settings(LoaderOptions{});
+  // Files of all versions have these.
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
   out.update(to_settings(DistillationOptions{}));
   out.update(to_settings(LowRankOptions{}));
@@ -257,6 +272,7 @@ json completed(json settings) {
 }
 
 void check_removed_settings(const json& settings, const std::string& path) {
+  // Removed options and the value that switched them off.
   static const json removed{
       {"ewgs", 0.0},       {"soft_share", 0.0},    {"quant_noise", 0.0},   {"stochastic_rounding", false},
       {"amax_decay", 0.0}, {"oscillation", "off"}, {"progressive", "none"}};
@@ -273,6 +289,7 @@ std::vector<std::string> differences(const json& there, const json& here) {
   const auto differs = [&](const std::string& key) {
     return there.contains(key) && here.contains(key) && there.at(key) != here.at(key);
   };
+  // The command sets both seeds with one flag: report one difference.
   const bool one_seed = differs("seed") && differs("loader_seed") &&
                         there.at("seed") == there.at("loader_seed") &&
                         here.at("seed") == here.at("loader_seed");

@@ -38,6 +38,7 @@ void check_position(const RunPosition& p, const StateDict& loader, const DataLoa
   if (read_count(loader, "size") != size || read_count(loader, "batch_size") != batch)
     return;                                                              // the loader reports the difference
   const std::int64_t before = p.batch - (position + batch - 1) / batch;  // batches of earlier epochs
+  // Batches of earlier epochs must be whole epochs. A file with other numbers was changed or damaged.
   FQ_CHECK(position <= size && before % data.batches_per_epoch() == 0 &&
                before / data.batches_per_epoch() == epoch && p.step <= p.batch,
            "resume",
@@ -63,6 +64,7 @@ RunProgress::RunProgress(const RunInputs& inputs)
 }
 
 std::int64_t RunProgress::epochs() const {
+  // The last epoch of a given number of steps may be incomplete, but the run begins it.
   const std::int64_t each = steps_per_epoch(inputs_), steps = inputs_.options.steps;
   return steps > 0 ? (steps + each - 1) / each : inputs_.options.epochs;
 }
@@ -70,6 +72,8 @@ std::int64_t RunProgress::epochs() const {
 bool RunProgress::finished() const {
   const std::int64_t steps = inputs_.options.steps;
   if (steps == 0) return position_.epoch >= inputs_.options.epochs;
+  // A run of a given number of steps may end within an epoch. If it ends with an epoch, that epoch counts
+  // only after its validation.
   if (position_.step != steps) return position_.step > steps;
   return ends_within_epoch() || position_.epoch == epochs();
 }
@@ -89,6 +93,7 @@ double RunProgress::learning_rate() const {
   return base_rate() * schedule_(position_.step) * (plateau_ ? plateau_->factor() : 1);
 }
 
+// Batches of other ranks count, too; their losses arrive with the results of the step.
 void RunProgress::add_batch(std::int64_t samples) {
   position_.count += samples;
   ++position_.batch;
@@ -96,6 +101,7 @@ void RunProgress::add_batch(std::int64_t samples) {
 }
 
 void RunProgress::add_result(const SharedStep::BatchResult& result) {
+  // Losses are means over a batch; the epoch's mean weights them by samples.
   position_.loss_sum += result.loss * static_cast<double>(result.samples);
   position_.correct += result.correct;
 }
@@ -106,6 +112,7 @@ void RunProgress::end_step() {
 }
 
 void RunProgress::end_epoch() {
+  // A run that ends within an epoch leaves it unfinished.
   if (inputs_.training->epoch() <= position_.epoch) return;
   ++position_.epoch;
   position_.loss_sum = 0;
@@ -131,7 +138,9 @@ void RunProgress::start_epoch_clock() {
 double RunProgress::seconds() const { return seconds_since(start_); }
 
 StepReport RunProgress::report(double learning_rate) const {
+  // Avoids a division by zero in the first report.
   const double seconds = std::max(seconds_since(epoch_start_), 1e-9);
+  // Per step over the whole run, so that validations count; speed is over this epoch.
   const double per_step = seconds_since(start_) / static_cast<double>(timed_steps_);
   const std::int64_t steps = total_steps(inputs_);
   return {.epoch = position_.epoch,
@@ -175,6 +184,7 @@ RunPosition RunProgress::read(const StateDict& progress, const std::string& path
 }
 
 void RunProgress::load(const RunPosition& position, const StateDict& progress) {
+  // The plateau checks its state before the position changes.
   if (plateau_) plateau_->load_state(progress.sub("plateau"));
   position_ = position;
 }

@@ -34,6 +34,7 @@ void put_average(const WeightAverage& average, StateDict& checkpoint) {
   const StateDict others = average.state_dict();
   StateDict aside;
   for (const auto& [name, other] : others.tensors()) {
+    // `others` are the values that the model does not hold: the live ones if swapped, else the averages.
     aside.set(name, average.swapped() ? other : checkpoint.at(name));
     if (average.swapped()) continue;
     checkpoint.set(name, other);

@@ -14,6 +14,8 @@
 namespace fq::detail {
 namespace {
 
+// Captured passes replace gradients instead of adding to them, report no leaves to the ranks, and read no
+// mask of a batch.
 Passes::Options pass_options(const TrainerOptions& options) {
   return {.label_smoothing = options.objective.label_smoothing,
           .loss = options.objective.loss,
@@ -57,18 +59,23 @@ SharedStep::BatchResult StepGradients::run(const Batch& batch) {
   const auto phase = ranges_.phase(at.step);
   const RangePolicy::Scope scope(ranges_, phase);
   const BackwardScope numbers(inputs_.options.execution.backward);
+  // Dropout depends on the seed and the batch number only: resumed runs and ranks draw the same numbers.
   const RandomScope random(at.seed, static_cast<std::uint64_t>(at.batch));
   const auto padding = padding_mask(inputs_.options.ranges.mask, batch, phase);
   const ScopedValue<const PositionMask*> mask(context().position_mask, padding ? &*padding : nullptr);
   const auto [loss, logits, predictions] =
       passes_.forward(batch, phase, teacher_ ? teacher_->outputs(batch) : Tensor());
   FQ_CHECK(!padding || padding->matches() > 0, "train",
-           "mask: no tensor of the network has its positions: give the mask of the sequences");
+           "mask: no tensor of the network has its positions: use the mask of the sequences");
   const bool mixed = has_mixed_classes();
+  // Accuracy needs classes: labels, or the largest share of a mixed sample.
   const bool counted = mixed ? logits.rank() == 2 : is_classes(logits, batch.y);
+  // The device copies the loss to the host during the backward pass; the host waits for it afterwards.
   Readback read_loss(loss);
   std::optional<Readback> read_predictions;
   if (counted) read_predictions.emplace(predictions.defined() ? predictions : predicted_classes(logits));
+  // The gradient of a mean times the number of samples is the gradient of the sum. Sums over batches of
+  // different size stay correct.
   passes_.backward(has_mean_loss()
                        ? Tensor()
                        : Tensor::full({}, static_cast<double>(batch.size()), loss.dtype(), loss.device()));
@@ -84,6 +91,7 @@ SharedStep::BatchResult StepGradients::run(const Batch& batch) {
 std::int64_t StepGradients::batches_of_step() const {
   const DataLoader& training = *inputs_.training;
   const std::int64_t size = training.options().batch_size;
+  // The loader has already counted the batch that is added.
   const std::int64_t begun = (training.position() + size - 1) / size;
   return std::min(inputs_.options.update.accumulation, batches_ + 1 + training.batches_per_epoch() - begun);
 }
@@ -100,6 +108,7 @@ void StepGradients::run_shared(const Batch& batch) {
     const LeafScope leaves([this](const Gradient& leaf) { shared_->ready(leaf); });
     shared_->end_batch(run(batch));
   } catch (const NumericError& error) {
+    // Not thrown here: the other ranks wait in `finish`, where all ranks throw.
     shared_->fail(std::make_exception_ptr(explained(error, batch)));
   }
 }
@@ -123,6 +132,7 @@ void StepGradients::add(const Batch& batch) {
 double StepGradients::finish() {
   if (shared_) {
     bool stop = inputs_.options.execution.stop != nullptr && *inputs_.options.execution.stop;
+    // Results are added in the order of the batches, so that the mean loss has the bits of one process.
     for (const auto& result : shared_->finish(stop)) progress_.add_result(result);
     stopped_ = stop;
   }

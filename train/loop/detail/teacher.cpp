@@ -39,6 +39,7 @@ Teacher::Teacher(std::shared_ptr<Module> model, const DataLoader& training, Devi
       training_(training),
       device_(device),
       rows_(training.options().batch_size),
+      // Augmented samples differ in every epoch.
       keeps_(!training.options().augment.any()),
       has_(static_cast<std::size_t>((training.data().size() + rows_ - 1) / rows_), false) {
   model_->to(device);
@@ -51,14 +52,17 @@ Tensor Teacher::run(const Tensor& x) const {
   return (*model_)(Variable(x.to(device_))).tensor().to(Layout::row_major);
 }
 
+// Divides, because the product of row bytes and samples could overflow.
 bool Teacher::keeps(const Tensor& some) const {
   return some.nbytes() / some.dim(0) <= kMostKept / training_.data().size();
 }
 
 bool Teacher::fill(std::int64_t part) {
   if (has_[static_cast<std::size_t>(part)]) return true;
+  // Parts are fixed rows of the data set, not batches: a shuffled or resumed run computes the same parts.
   const std::int64_t first = part * rows_, end = std::min(first + rows_, training_.data().size());
   const Tensor some = run(training_.data().read(row_range(first, end)).x).to(Device::cpu());
+  // The first part shows the size of an output.
   if (!all_.defined() && !keeps(some)) return false;
   if (!all_.defined()) all_ = Tensor::empty(with_rows(some.shape(), training_.data().size()), some.dtype());
   copy_rows(some, 0, all_, first, end - first);
@@ -67,6 +71,7 @@ bool Teacher::fill(std::int64_t part) {
 }
 
 Tensor Teacher::outputs(const Batch& batch) {
+  // Once outputs are too large, the cache is not tried again.
   keeps_ = keeps_ && std::ranges::all_of(batch.rows, [this](auto row) { return fill(row / rows_); });
   if (!keeps_ || batch.rows.empty()) return run(batch.x);
   Tensor out = Tensor::empty(with_rows(all_.shape(), batch.size()), all_.dtype());

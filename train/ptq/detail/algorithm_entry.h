@@ -41,7 +41,7 @@ class AlgorithmOptions {
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
   /// Processes that share the data; null for this process alone.
   [[nodiscard]] const std::shared_ptr<Communicator>& ranks() const noexcept { return ranks_; }
-  void share_out(std::shared_ptr<Communicator> ranks) noexcept { ranks_ = std::move(ranks); }
+  void set_ranks(std::shared_ptr<Communicator> ranks) noexcept { ranks_ = std::move(ranks); }
 
  private:
   std::map<std::string, double> values_;

@@ -30,8 +30,11 @@ void divide_input(const WeightedLayer& reader, const std::vector<float>& factors
     shape = Shape(static_cast<std::size_t>(reader.weight.rank()), 1);
     shape[1] = reader.channels();
   }
+  // The quantizer multiplies its input by pre_quant_scale: [channels] for rows, [1, channels, 1, ..] for
+  // images.
   Tensor scale = Tensor::from(reciprocals(factors), shape);
   const NoGrad no_grad;
+  // A scale that is there already stays in force: factors multiply.
   if (q.params().pre_quant_scale.defined())
     scale = ops::multiply(Variable(q.params().pre_quant_scale), Variable(scale)).tensor();
   q.update([&](QuantParams& params) { params.pre_quant_scale = scale; });
@@ -48,12 +51,14 @@ std::map<const TensorQuantizer*, int> quantizer_uses(Module& model) {
 
 std::string reason_to_skip(const ScaleGroup& group, int uses) {
   const auto& first = group.readers.front();
+  // A reader without weights, for example attention, would get scaled inputs without compensation.
   if (uses != static_cast<int>(group.readers.size()))
     return "shares its input with a module that is not a weighted layer";
   const bool same = std::ranges::all_of(group.readers, [&](const auto& r) {
     return r.channels() == first.channels() && r.weight.rank() == first.weight.rank();
   });
   if (!same) return "shares its input with a layer that sees other channels";
+  // One factor for all values changes nothing: the range scales with it.
   if (first.channels() == 1) return "has one input channel";
   return {};
 }
@@ -69,6 +74,7 @@ ScaleGroups scale_groups(Module& model, const TraceGraph& graph) {
   out.skipped = all.skipped;
   const auto uses = quantizer_uses(model);
   std::vector<std::pair<const TensorQuantizer*, ScaleGroup>> shared;
+  // Layers without a producer to fold into: the input quantizer divides instead.
   for (const auto& layer : all.layers) {
     if (read.contains(layer.path)) continue;
     if (layer.quant == nullptr) {
@@ -94,6 +100,7 @@ std::vector<float> largest_of_readers(const ScaleGroup& group,
                                       const std::vector<std::vector<float>>& values) {
   std::vector<float> out(static_cast<std::size_t>(group.channels), 0.0f);
   for (const auto& list : values) {
+    // A flattened image has `repeat` neighbouring inputs for each channel.
     const std::size_t repeat = list.size() / out.size();
     for (std::size_t i = 0; i < list.size(); ++i) out[i / repeat] = std::max(out[i / repeat], list[i]);
   }
@@ -110,6 +117,7 @@ std::vector<float> reader_factors(const ScaleGroup& group, const WeightedLayer& 
 
 void scale_channels(const ScaleGroup& group, const std::vector<float>& factors) {
   if (group.folds()) {
+    // Row c of the weight and the bias make channel c, so that both are divided.
     scale_rows(group.producer.weight, reciprocals(factors));
     scale_rows(group.producer.bias, reciprocals(factors));
   } else {

@@ -33,8 +33,10 @@ LayerReport set_weight(const WeightedLayer& layer, const WeightGrid& grid, const
   const auto *w = weight.data<float>(), *c = chosen.data<float>();
   const auto columns = static_cast<std::size_t>(layer.columns());
   for (std::size_t row = 0; row < after.size(); ++row) {
+    // Rows are independent, so that each keeps the better of both results. NaN keeps the nearest codes.
     const bool better = after[row] < before[row];
     for (std::size_t i = row * columns; i < (row + 1) * columns; ++i)
+      // The nearest codes are written as values, too: the calibrated grid then reproduces them.
       to[i] = better ? c[i] : grid.value(i, grid.code(i, w[i]));
     if (!better) after[row] = before[row];
   }
@@ -50,6 +52,7 @@ void exchange(Communicator& ranks, const std::vector<WeightedLayer>& layers, Rep
       own.set("weight", layers[i].weight.tensor());
       own.set("errors", Tensor::from({report.layers[i].before, report.layers[i].after}, {2}));
     }
+    // All ranks must call gather_states for every layer; only the owner has content.
     const StateDict state = fq::detail::gather_states(ranks, own)[owner];
     Variable weight = layers[i].weight;
     weight.mutable_tensor().copy_from(state.at("weight"));
@@ -85,6 +88,7 @@ Report choose_codes(Module& model, DataLoader& data, const StatisticsOptions& op
   const auto ranks = ranks_or_one(options.ranks);
   const auto size = static_cast<std::size_t>(ranks->size()), own = static_cast<std::size_t>(ranks->rank());
   report.layers.resize(layers.size());
+  // Statistics are the same on all ranks, so that a layer's result does not depend on its owner.
   for (std::size_t i = own; i < layers.size(); i += size) {
     const auto& inputs = statistics.at(layers[i].path);
     const WeightGrid grid = weight_grid(layers[i]);

@@ -14,6 +14,7 @@ namespace {
 
 void run_batch(Module& model, const Tensor& x, std::int64_t size, int batch) {
   try {
+    // The last batch can have more samples than requested.
     const Tensor part = size < x.dim(0) ? x.slice(0, size) : x;
     (void)model(Variable(part.to(model.device()))).tensor();
   } catch (const NumericError& error) {
@@ -23,6 +24,7 @@ void run_batch(Module& model, const Tensor& x, std::int64_t size, int batch) {
 
 }  // namespace
 
+// Quantizers stay in their slots, so that the pre_quant_scale is still applied.
 FloatScope::FloatScope(Module& model) : evaluating_(model) {
   visit_quantizers(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
@@ -46,6 +48,7 @@ TraceGraph float_graph(Module& model, const Shape& input_shape) {
 
 Shape loader_input_shape(const DataLoader& data) {
   Shape shape = data.data().sample_shape();
+  // One sample is enough for a trace.
   shape.insert(shape.begin(), 1);
   return shape;
 }
@@ -64,13 +67,15 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
   std::int64_t seen = 0;
   data.start_epoch(0);
   for (int batch = 0; auto next = data.next(); ++batch) {
+    // Other ranks' batches count, too: all ranks stop at the same sample.
     const std::int64_t size = samples > 0 ? std::min(next->size(), samples - seen) : next->size();
     if (next->passed_over == 0) run_batch(model, next->x, size, batch);
     seen += size;
     if (samples > 0 && seen >= samples) break;
   }
+  // Leaves the loader at the start of the epoch for the next pass.
   data.start_epoch(0);
-  FQ_CHECK(seen > 0, function, "there is no data: give at least one image");
+  FQ_CHECK(seen > 0, function, "there is no data: use at least one image");
   return seen;
 }
 

@@ -17,12 +17,14 @@ class InputRecorder : public Recorder {
   void record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable&,
                  Attributes) override {
     const auto layer = layers_.find(module_path());
+    // The recorder sees all operators of a layer; the product is the one with a weight.
     if (busy_ || layer == layers_.end() || !traits(op).has_weight) return;
     busy_ = true;  // the operators of `add` are not part of the model
     layer->second.add(inputs[0].tensor().to(Layout::row_major));
     busy_ = false;
   }
 
+  // Layers are in the order of their paths on all ranks, so that ranks merge the same layer together.
   std::map<std::string, InputStatistics> finish(Communicator& ranks) {
     std::map<std::string, InputStatistics> out;
     for (auto& [path, sums] : layers_) out[path] = sums.merged(ranks);
@@ -54,6 +56,7 @@ Tensor times_gram(const WeightedLayer& layer, const InputStatistics& statistics,
   const Tensor all = difference.reshape({layer.rows(), columns});
   Tensor out = Tensor::empty(all.shape());
   for (std::int64_t g = 0; g < layer.groups(); ++g) {
+    // Rows of group g: [rows, columns] times gram [columns, columns].
     const Variable part(all.slice(g * rows, (g + 1) * rows));
     const Variable gram(statistics.gram.at(static_cast<std::size_t>(g)));  // symmetric
     out.slice(g * rows, (g + 1) * rows).copy_from(ops::linear(part, gram).tensor());
@@ -67,6 +70,7 @@ std::vector<double> row_errors(const WeightedLayer& layer, const InputStatistics
   const auto* p = product.data<float>();
   const auto* d = difference.data<float>();
   std::vector<double> out(static_cast<std::size_t>(layer.rows()), 0.0);
+  // d^T gram d per row, summed in f64.
   for (double& sum : out)
     for (std::int64_t k = 0; k < layer.columns(); ++k) sum += double(*p++) * double(*d++);
   return out;

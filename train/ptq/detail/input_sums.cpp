@@ -18,6 +18,8 @@ struct Geometry {
   std::int64_t out_h, out_w;
 };
 
+// Reads one side of a convolution option: one number for both sides, or [vertical, horizontal]. 1-D
+// convolutions have `of_height_one` vertically.
 std::int64_t option(const std::vector<std::int64_t>& list, bool vertical, bool flat, std::int64_t fallback,
                     std::int64_t of_height_one) {
   if (flat && vertical) return of_height_one;
@@ -51,6 +53,7 @@ Geometry geometry(const WeightedLayer& layer, const Shape& x) {
 /// Returns the i-th of `taken` positions in an image. Each image starts at another position.
 std::int64_t position(const Geometry& g, std::int64_t image, std::int64_t i, std::int64_t taken) {
   const std::int64_t all = g.out_h * g.out_w;
+  // The start moves by 7 positions per image, so that the images together see more positions.
   return (i * all / taken + image * (taken < all ? 7 : 0)) % all;
 }
 
@@ -63,6 +66,7 @@ void fill_tap(const Geometry& g, const float* plane, std::int64_t plane_stride, 
       const std::int64_t row = p / g.out_w * g.stride_h - g.pad_h + kh * g.dilation_h;
       const std::int64_t column = p % g.out_w * g.stride_w - g.pad_w + kw * g.dilation_w;
       const bool inside = row >= 0 && row < g.height && column >= 0 && column < g.width;
+      // Positions in the padding are zeros.
       *out++ = inside ? plane[image * plane_stride + row * g.width + column] : 0.0f;
     }
 }
@@ -76,6 +80,7 @@ Tensor patches(const WeightedLayer& layer, const Tensor& x, std::int64_t group, 
   Tensor out = Tensor::empty({layer.columns(), g.images * taken});
   auto* to = out.mutable_data<float>();
   const auto* from = x.data<float>() + group * g.channels * plane;
+  // out: [columns, images * taken]; columns are ordered as the weight: channel, kernel row, kernel column.
   for (std::int64_t c = 0; c < g.channels; ++c)
     for (std::int64_t kh = 0; kh < g.kernel_h; ++kh)
       for (std::int64_t kw = 0; kw < g.kernel_w; ++kw, to += g.images * taken)
@@ -120,6 +125,7 @@ void InputSums::add_gram(const Tensor& x) {
   products.reserve(static_cast<std::size_t>(gram_.size()));
   std::int64_t rows = 0;
   for (std::int64_t g = 0; g < layer_.groups(); ++g) {
+    // product = X X^T: [columns, columns]. The order of BinnedSum's terms does not change the result.
     const Variable columns(patches(layer_, x, g, positions_));
     const Tensor product = ops::linear(columns, columns).tensor();
     products.insert(products.end(), product.data<float>(), product.data<float>() + product.numel());

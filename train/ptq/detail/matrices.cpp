@@ -17,6 +17,7 @@ void factor(std::vector<double>& h, std::int64_t n) {
   const auto row = [&](std::int64_t i) { return h.begin() + i * n; };
   for (std::int64_t j = n; j-- > 0;) {
     const auto tail = row(j) + j + 1, end = row(j) + n;
+    // Columns from the last to the first: V is upper triangular, so that row i depends on later columns only.
     const double pivot = row(j)[j] - std::inner_product(tail, end, tail, 0.0);
     if (!(pivot > 0)) throw NumericError("[gptq] the Hessian is not positive definite: raise the damping");
     row(j)[j] = std::sqrt(pivot);
@@ -53,12 +54,14 @@ Tensor transposed(const Tensor& x, std::int64_t columns) {
   return out;
 }
 
+// h = V V^T gives inverse(h) = U^T U with U = inverse(V), also upper triangular: the factor that GPTQ reads.
 std::vector<double> inverse_factor(std::vector<double> h, std::int64_t n) {
   factor(h, n);
   std::vector<double> out(h.size(), 0.0);
   for (std::int64_t i = n; i-- > 0;) {
     auto* to = out.data() + i * n;
     const auto* v = h.data() + i * n;
+    // Row i of U by back substitution: V U = I.
     to[i] = 1.0;
     for (std::int64_t k = i + 1; k < n; ++k)
       for (std::int64_t j = k; j < n; ++j) to[j] -= v[k] * out[static_cast<std::size_t>(k * n + j)];
@@ -67,6 +70,8 @@ std::vector<double> inverse_factor(std::vector<double> h, std::int64_t n) {
   return out;
 }
 
+// Cholesky factorization with diagonal pivoting: gram ~ F^T F. `left` is the diagonal of the residual, whose
+// sum is the power that F does not explain yet.
 Tensor low_rank_factor(const Tensor& gram, double residual) {
   const std::int64_t n = gram.dim(0);
   const auto* g = gram.data<float>();
@@ -79,6 +84,7 @@ Tensor low_rank_factor(const Tensor& gram, double residual) {
     if (!(*pivot > 0)) break;
     factor.push_back(next_row(g, n, pivot - left.begin(), *pivot, factor));
     for (std::size_t i = 0; i < left.size(); ++i)
+      // Rounding could make the diagonal negative.
       left[i] = std::max(0.0, left[i] - factor.back()[i] * factor.back()[i]);
   }
   Tensor out = Tensor::empty({std::ssize(factor), n});
@@ -90,12 +96,15 @@ Tensor low_rank_factor(const Tensor& gram, double residual) {
 
 GramProduct::GramProduct(const Tensor& gram, double residual) : first_(gram) {
   const Tensor factor = low_rank_factor(gram, residual);
+  // Two products with r rows cost less than one with n rows only if 2 r < n.
   if (factor.dim(0) == 0 || 2 * factor.dim(0) >= gram.dim(0)) return;
   first_ = factor;
   second_ = transposed(factor, factor.dim(1));
 }
 
 Tensor GramProduct::operator()(const Tensor& d) const {
+  // linear multiplies by the transposed matrix: d F^T, then (d F^T) F. A symmetric gram needs no
+  // transposition.
   const Variable product = ops::linear(Variable(d), Variable(first_));
   return second_.defined() ? ops::linear(product, Variable(second_)).tensor() : product.tensor();
 }

@@ -16,8 +16,10 @@ struct Row {
   /// Returns the weight whose flip lowers the error most; n if no flip does.
   [[nodiscard]] std::size_t best() const {
     std::size_t found = n;
+    // The gain of a flip must exceed the rounding errors of f64. Otherwise two flips could alternate forever.
     double least = -1e-9 * error();
     for (std::size_t i = 0; i < n; ++i) {
+      // (d + s e_i)^T G (d + s e_i) - d^T G d = s (2 (G d)_i + s G_ii), for symmetric G. A flip costs O(n).
       const double change = step[i] * (2 * product[i] + step[i] * double(gram[i * n + i]));
       if (!(change < least)) continue;
       least = change;
@@ -26,6 +28,7 @@ struct Row {
     return found;
   }
 
+  // Updates d and G d after flip i; a second flip of i would return.
   void change(std::size_t i) {
     d[i] += step[i];
     for (std::size_t k = 0; k < n; ++k) product[k] += step[i] * double(gram[i * n + k]);
@@ -53,7 +56,9 @@ Row make_row(const WeightGrid& grid, const Tensor& gram, const float* w, std::si
   return row;
 }
 
+// Stretch parameters of AdaRound, zeta = 1.1 and gamma = -0.1: zeta - gamma, and gamma.
 constexpr float kStretch = 1.2f, kShift = -0.1f;
+// Share of the input's power that the factors of `gram` may lose (see GramProduct).
 constexpr double kNeglectedPower = 1e-4;
 
 float sigmoid(float v) { return 1.0f / (1.0f + std::exp(-v)); }
@@ -105,10 +110,13 @@ SoftRounding::SoftRounding(const WeightedLayer& layer, const WeightGrid& grid,
   const auto* w = weight.data<float>();
   for (std::size_t i = 0; i < floors_.size(); ++i) {
     lowest_[i] = -w[i];
+    // A range of zeros has only code 0, so that there is nothing to learn.
     if (grid.scales[i] == 0.0f) continue;
     const float position = std::clamp(w[i] / grid.scales[i], grid.lower, grid.upper);
+    // At the upper bound, the lower code is upper - 1 and the share is 1.
     floors_[i] = std::min(std::floor(position), grid.upper - 1);
     lowest_[i] = grid.value(i, floors_[i]) - w[i];
+    // 0.999 keeps h below the clamp: a weight at h = 1 would be fixed before it has learned.
     v[i] = inverse_rectified(std::min(position - floors_[i], 0.999f));
     open_.push_back(i);
   }
@@ -119,6 +127,7 @@ std::size_t SoftRounding::relax() {
   const auto* v = v_.tensor().data<float>();
   std::erase_if(open_, [&](std::size_t i) {
     const float s = sigmoid(v[i]), h = s * kStretch + kShift;
+    // h at the clamp has slope 0 and never moves again.
     const bool cut = h <= 0.0f || h >= 1.0f;
     h_[i] = std::clamp(h, 0.0f, 1.0f);
     slopes_[i] = cut ? 0.0f : kStretch * s * (1.0f - s);
@@ -130,6 +139,7 @@ std::size_t SoftRounding::relax() {
 Tensor SoftRounding::products() const {
   Tensor off = Tensor::empty(v_.shape()), out = Tensor::empty(v_.shape());
   auto* d = off.mutable_data<float>();
+  // d = w_soft - w = (floor value - w) + h * scale
   for (std::size_t i = 0; i < h_.size(); ++i) d[i] = lowest_[i] + h_[i] * grid_.scales[i];
   const std::int64_t rows = layer_.rows() / layer_.groups();
   for (std::int64_t g = 0; g < layer_.groups(); ++g) {
@@ -146,6 +156,7 @@ Tensor SoftRounding::gradient(float regularization, float beta) const {
   auto* g = out.mutable_data<float>();
   const auto columns = static_cast<std::size_t>(layer_.columns());
   for (const std::size_t i : open_) {
+    // Derivative of d^T G d by h, times the row's factor and the slope of h by V.
     float slope = 2.0f * p[i] * grid_.scales[i] * static_cast<float>(row_factors_[i / columns]);
     if (regularization > 0) slope += regularization * regularization_slope(h_[i], beta);
     g[i] = slope * slopes_[i];
@@ -156,6 +167,7 @@ Tensor SoftRounding::gradient(float regularization, float beta) const {
 Tensor SoftRounding::chosen() const {
   std::vector<bool> up;
   for (const float h : h_) up.push_back(h >= 0.5f);
+  // Learning treats all weights at once; the flips then correct single ones with the exact error.
   flip_roundings(layer_, grid_, statistics_, floors_, up);
   Tensor out = Tensor::empty(v_.shape());
   auto* to = out.mutable_data<float>();

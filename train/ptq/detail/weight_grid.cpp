@@ -15,6 +15,7 @@ constexpr float kLeastFloatRange = 0x1p-100f;  // blocks of zeros have a scale o
 
 /// Returns `scales` of the weight's blocks or channels, one value per element.
 std::vector<float> spread(Grid grid, Tensor scales, const Shape& shape) {
+  // Axes and blocks of the grid stay, so that the mapping is the quantizer's own.
   grid.format = Format(IntFormat{});
   grid.scale = std::move(scales);
   grid.scale_bits = 0;
@@ -33,6 +34,7 @@ Tensor usable_scales(const Grid& grid) {
   Tensor scales = grid.scale.clone();
   auto* values = scales.mutable_data<float>();
   const auto* amax = grid.amax.data<float>();
+  // As in the formulas of grids: an integer range up to least_amax has scale 0.
   const float least = grid.format.is_integer() ? detail::least_amax : kLeastFloatRange;
   for (std::int64_t i = 0; i < scales.numel(); ++i)
     if (amax[i] <= least) values[i] = 0.0f;
@@ -68,6 +70,7 @@ std::vector<float> largest_codes(const Grid& grid, const Tensor& weight) {
   std::vector<float> out(blocks.size(), 0.0f);
   const auto* scales = grid.scale.data<float>();
   for (std::size_t block = 0; block < largest.size(); ++block)
+    // At the smallest block scale, smaller ranges round to the same scale: no code needs to be fixed.
     if (scales[block] > kLeastE4m3 * grid.unit)
       out[largest[block]] = std::copysign(grid.format.bound(), w[largest[block]]);
   return out;
@@ -76,6 +79,7 @@ std::vector<float> largest_codes(const Grid& grid, const Tensor& weight) {
 }  // namespace
 
 float WeightGrid::code(std::size_t i, float v) const {
+  // See the declaration: this code keeps the block's scale.
   if (!fixed_codes.empty() && fixed_codes[i] != 0.0f) return fixed_codes[i];
   if (!(scales[i] > 0.0f)) return 0.0f;
   const float code =
@@ -100,6 +104,7 @@ std::string reason_against_rounding(const WeightedLayer& layer) {
   if (!q.enabled()) return "has weights in float";
   if (q.params().arithmetic != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
   const QuantDescriptor& d = q.descriptor();
+  // Chosen values would change the ranges, and then be rounded again on another grid.
   if (d.dynamic() || (d.has_dynamic_blocks() && !d.block_sizes().scale_bits)) return kRecomputed;
   if (d.learn_amax()) return "learns the ranges of its weights";
   return {};

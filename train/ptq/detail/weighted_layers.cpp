@@ -10,17 +10,21 @@
 namespace fq::ptq {
 namespace {
 
+// Fills `out` from a module of type Layer. Returns false for other modules.
 template <class Layer>
 bool take(Module& module, WeightedLayer& out) {
   auto* layer = dynamic_cast<Layer*>(&module);
   if (layer == nullptr) return false;
   out.weight = layer->weight();
   out.bias = layer->bias();
+  // Linear has no geometry: the defaults stay.
   if constexpr (!std::is_same_v<Layer, Linear>) out.options = layer->options();
   out.quant = dynamic_cast<QuantModule*>(&module);
   return true;
 }
 
+// A layer that runs several times has several inputs, and a tied weight several readers: one change of the
+// weight would not fit all of them.
 std::string reason_to_skip(const Module& model, Module& module, int calls, WeightedLayer& layer) {
   if (calls > 1) return "runs several times";
   if (!take<Linear>(module, layer) && !take<Conv1d>(module, layer) && !take<Conv2d>(module, layer))
@@ -38,6 +42,7 @@ WeightedLayers weighted_layers(Module& model, const TraceGraph& graph) {
     if (traits(node.op).is_product) ++calls[node.path];
   WeightedLayers out;
   for (const auto& node : graph.nodes) {
+    // Zero calls mark a path that is listed already.
     if (!traits(node.op).is_product || calls[node.path] == 0) continue;
     WeightedLayer layer{.path = node.path, .input = node.inputs[0], .output = node.output};
     const auto reason = node.path.empty()

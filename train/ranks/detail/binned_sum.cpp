@@ -18,6 +18,7 @@ double bin_unit(int bin) { return std::ldexp(1.0, kBinBits * bin); }
 /// Returns the least bin b with `largest` < 2^(36 (b + 1) - 1). kLeastBin keeps reciprocals of units finite.
 int choose_bin(double largest) {
   const int above = std::ilogb(largest) + 1;
+  // Division that rounds down for negative exponents, too.
   return std::max(kLeastBin, above >= 0 ? above / kBinBits : -((kBinBits - 1 - above) / kBinBits));
 }
 
@@ -46,6 +47,8 @@ bool BinnedSum::add_term(std::span<const T> term) {
   const double unit = bin_unit(bin_), small = bin_unit(bin_ - 1), per_unit = 1 / unit, per_small = 1 / small;
   for (std::size_t i = 0; i < high_.size(); ++i) {
     const double value = double(term[i]);
+    // |value| < 2^35 units, which llrint rounds without overflow. The rest is at most half a unit: 2^35 small
+    // units.
     const std::int64_t whole = std::llrint(value * per_unit);
     high_[i] += whole;
     low_[i] += std::llrint((value - double(whole) * unit) * per_small);
@@ -74,6 +77,7 @@ void BinnedSum::merge(Communicator& ranks) {
   std::array<std::int64_t, 1> bin{bin_}, terms{terms_};
   ranks.max(bin);
   ranks.sum(terms);
+  // `count` checks the total over all ranks.
   terms_ = 0;
   count(terms[0]);
   if (bin[0] == kNone) return;

@@ -25,6 +25,7 @@ std::string packed(const StateDict& state) {
   return json{{"attributes", state.attributes()}, {"tensors", tensors}}.dump() + '\n' + bytes;
 }
 
+// The text comes from a rank of the same program, so that it is not checked as a file.
 StateDict unpacked(const std::string& text) {
   const auto line = text.find('\n');
   const json listing = json::parse(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(line));
@@ -44,6 +45,7 @@ StateDict unpacked(const std::string& text) {
 }  // namespace
 
 std::vector<StateDict> gather_states(Communicator& ranks, const StateDict& own) {
+  // Shared tensors, not copies, for one process.
   if (ranks.size() == 1) return {own};
   std::vector<StateDict> out;
   for (const auto& text : ranks.gather(packed(own))) out.push_back(unpacked(text));
@@ -51,6 +53,7 @@ std::vector<StateDict> gather_states(Communicator& ranks, const StateDict& own) 
 }
 
 void check_same_everywhere(Communicator& ranks, const nlohmann::json& own) {
+  // Flattened, so that a message names the JSON pointer of the setting that differs.
   const auto texts = ranks.gather(own.flatten().dump());
   const auto first = nlohmann::json::parse(texts.front());
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {

@@ -42,10 +42,12 @@ GradientBuckets::GradientBuckets(std::shared_ptr<Communicator> ranks, std::vecto
     : ranks_(std::move(ranks)),
       parameters_(std::move(parameters)),
       reduction_(reduction),
+      // Early sums need calls of MPI from another thread, and gradients on the host.
       early_(ranks_->size() > 1 && ranks_->any_thread() &&
              std::ranges::all_of(parameters_, [](const Variable& p) { return !p.device().is_cuda(); })),
       came_(parameters_.size(), Came::reported) {
   std::int64_t elements = 0;
+  // From the last parameter on; a bucket is closed when it is large enough, or at the first parameter.
   for (std::size_t i = parameters_.size(), end = i; i-- > 0;) {
     elements += parameters_[i].numel();
     if (elements < bucket_size(ranks_->size()) && i > 0) continue;
@@ -56,11 +58,13 @@ GradientBuckets::GradientBuckets(std::shared_ptr<Communicator> ranks, std::vecto
 }
 
 GradientBuckets::Begun::~Begun() {
+  // The thread refers to this object.
   if (sums.valid()) sums.wait();
 }
 
 std::int64_t GradientBuckets::expected_gradients(const Bucket& bucket) const {
   const auto came = std::span(came_).subspan(bucket.begin, bucket.end - bucket.begin);
+  // A gradient that came late in the last step would again come after the sum: wait for the end instead.
   if (std::ranges::count(came, Came::late) > 0) return std::numeric_limits<std::int64_t>::max();
   return std::ranges::count(came, Came::reported);
 }
@@ -72,6 +76,7 @@ void GradientBuckets::begin(const Terms& terms, std::int64_t count) {
   count_ = count;
   of_leaf_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
+    // Leaves are reported by gradient; this maps them to parameters.
     of_leaf_.emplace(parameters_[i].node()->gradient.get(), i);
   for (Bucket& bucket : buckets_) bucket.missing = expected_gradients(bucket);
 }
@@ -83,14 +88,17 @@ void GradientBuckets::ready(const Gradient& leaf) {
   if (has_begun(i)) return;  // the sum has started without this gradient; `end` reports it
   terms_.back()[i] = leaf.sum;
   if (came_[i] != Came::reported) return;
+  // Buckets are in descending order of parameters: the first one that begins at or before i has it.
   const auto bucket = std::ranges::find_if(buckets_, [i](const Bucket& b) { return b.begin <= i; });
   if (--bucket->missing == 0) start_full_buckets();
 }
 
 void GradientBuckets::start_full_buckets() {
   if (!early_) return;
+  // A complete bucket waits for the ones before it, because ranks sum in one order.
   for (std::size_t i = begun_.size(); i < buckets_.size() && buckets_[i].missing == 0; ++i) {
     auto& begun = *begun_.emplace_back(std::make_unique<Begun>());
+    // One sum after another: all ranks must make their calls in the same order.
     const auto before = i > 0 ? begun_[i - 1]->sums : std::shared_future<Sums>();
     const auto work = [this, &begun, before, like = bucket_parameters(buckets_[i]),
                        terms = columns(terms_, buckets_[i].begin, buckets_[i].end), count = count_] {
@@ -113,6 +121,7 @@ bool GradientBuckets::has_begun(std::size_t parameter) const {
 bool GradientBuckets::end(const std::vector<Tensor>& term) {
   bool whole = true;
   for (std::size_t i = 0; i < term.size(); ++i) {
+    // The tensor that was summed early must be the final gradient.
     const bool reported = is_same(terms_.back()[i], term[i]);
     whole &= reported || !has_begun(i);
     came_[i] = !reported ? Came::late : term[i].defined() ? Came::reported : Came::never;

@@ -37,6 +37,8 @@ std::vector<std::int64_t> largest_magnitudes(const std::vector<Terms>& terms) {
 }
 
 /// Returns s of the fixed-point unit 2^-s.
+/// With |x| < 2^above and count <= 2^c, each term is below 2^(62 - c) units and the sum below 2^62: it is
+/// exact in 64 bits, in any order.
 int fixed_point_shift(std::int64_t largest, std::int64_t count) {
   const int above = std::ilogb(std::bit_cast<float>(static_cast<std::uint32_t>(largest))) + 1;
   return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) - above;
@@ -53,6 +55,8 @@ Tensor special(std::int64_t largest, const Tensor& like) {
 std::vector<Tensor> sum_terms(Communicator& ranks, const std::vector<Terms>& terms,
                               const std::vector<std::int64_t>& largest, std::int64_t count,
                               const std::vector<Tensor>& like) {
+  // Tensors without numbers (all zero, absent, not finite) take no part of the buffer. All ranks agree on
+  // them, because `largest` is the maximum over ranks.
   std::vector<std::int64_t> begins{0};
   for (std::size_t t = 0; t < like.size(); ++t)
     begins.push_back(begins.back() + (is_number(largest[t]) ? like[t].numel() : 0));
@@ -125,6 +129,8 @@ std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vecto
   for (const auto& term : terms)
     for (std::size_t t = 0; t < like.size(); ++t)
       if (term[t].defined()) tensor_terms[t].push_back(term[t].to(like[t].device()));
+  // f32 bits of values that are not negative have the order of the values: an integer maximum over ranks is
+  // exact.
   auto largest = largest_magnitudes(tensor_terms);
   ranks.max(largest);
   return sum_terms(ranks, tensor_terms, largest, count, like);
@@ -136,6 +142,7 @@ std::vector<Tensor> float_sums(Communicator& ranks, const std::vector<std::vecto
   for (const auto& term : terms)
     FQ_CHECK(term.size() == like.size(), "float_sums", "a term has {} tensors, the sum {}", term.size(),
              like.size());
+  // A tensor without terms on this rank can have terms on another: buffers must have equal sizes everywhere.
   const auto there = present(ranks, terms, like.size());
   std::vector<std::size_t> begins{0};
   for (std::size_t t = 0; t < like.size(); ++t)

@@ -19,12 +19,14 @@ constexpr auto kUntilEnded = std::chrono::seconds(10);  // by the rank that prin
 
 }  // namespace
 
+// Two communicators, because their time limits differ: a rank that failed does not wait for a day.
 RunEnd::RunEnd() : ranks_(started_ranks(kAtTheEnd)), failed_(started_ranks(kAfterFailure)) {}
 
 LastWord RunEnd::meet(int status, const std::string& message) const {
   if (ranks_->size() == 1) return {status, status != 0, message};
   std::vector<std::string> ends;
   try {
+    // Each text is "<status> <message>". Ranks that failed gather among themselves, with the short limit.
     ends = (status == 0 ? *ranks_ : *failed_).gather(fmt::format("{} {}", status, message));
   } catch (const BackendError&) {
     return leave(std::max(status, 1), message);
@@ -39,6 +41,7 @@ LastWord RunEnd::meet(int status, const std::string& message) const {
 
 LastWord RunEnd::leave(int status, const std::string& message) const {
   const bool speaks = failed_->speaks_for_all();
+  // The rank that speaks ends this process, too (abort_ranks).
   if (!speaks) std::this_thread::sleep_for(kUntilEnded);
   return {status, speaks,
           fmt::format("{} (rank {} of {} on {})", message, ranks_->rank(), ranks_->size(), host_name()),

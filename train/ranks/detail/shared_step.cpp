@@ -48,11 +48,13 @@ SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool 
 }
 
 void SharedStep::begin_step() {
+  // Called by the first batch, and by `finish` on ranks without a batch: all ranks need the start values.
   if (std::exchange(begun_, true)) return;
   std::ranges::copy_if(quantizers_, std::back_inserter(growing_),
                        [](const auto* q) { return q->range().grows(); });
   for (const auto* q : growing_) at_start_.push_back(q->range().growth());
   grown_ = at_start_;
+  // Copies, because batches write buffers and ranges in place.
   for (const auto& tensor : moving()) start_.push_back(tensor.to(Device::cpu()).clone());
 }
 
@@ -62,6 +64,7 @@ void SharedStep::take_growth() {
     const RangeGrowth batch = growing_[i]->range().growth();
     for (std::size_t k = 0; k < batch.amax.size(); ++k) {
       grown_[i].amax[k] = std::max(grown_[i].amax[k], batch.amax[k]);
+      // A range that one batch has fixed stays fixed.
       grown_[i].growing[k] = std::min(grown_[i].growing[k], batch.growing[k]);
     }
     growing_[i]->set_growth(at_start_[i]);
@@ -75,6 +78,7 @@ void SharedStep::grow() {
   for (const auto& [amax, growing] : grown_)
     for (std::size_t k = 0; k < amax.size(); ++k) {
       bits.push_back(std::bit_cast<std::int32_t>(amax[k]));
+      // Inverted: the maximum over ranks then means "fixed on any rank".
       bits.push_back(growing[k] == 0 ? 1 : 0);
     }
   ranks_->max(bits);
@@ -106,6 +110,7 @@ void SharedStep::begin_batch(std::int64_t batches) {
   last_ = is_last_batch(batches);
   if (last_) buckets_.begin(terms_, batches);
   begin_step();
+  // The first batch starts with the values of the step already.
   if (terms_.empty()) return;
   auto now = moving();
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_from(start_[i]);
@@ -118,15 +123,18 @@ void SharedStep::ready(const Gradient& leaf) {
 void SharedStep::end_batch(const BatchResult& result) {
   auto& term = terms_.emplace_back();
   for (auto& parameter : parameters_) {
+    // Each batch has its own gradients: exact sums need all terms, not their float sum.
     term.push_back(parameter.grad());
     parameter.zero_grad();
   }
   if (last_) again_ = !buckets_.end(term);
+  // Changes since the start of the step, as f32 on the host: `move` sums them exactly over all batches.
   const auto now = moving();
   const auto samples = static_cast<float>(result.samples);
   auto& moves = moves_.emplace_back();
   for (std::size_t i = 0; i < now.size(); ++i) {
     const Tensor moved = scaled_sum(now[i].to(Device::cpu()), start_[i], -1);
+    // Weighted by samples, because the last batch of an epoch can be smaller.
     moves.push_back(scaled_sum({}, moved, samples));
   }
   take_growth();
@@ -160,6 +168,7 @@ void SharedStep::throw_failure(bool& stop) {
   if (flags[0] == 0) return;
   const auto own = std::exchange(error_, nullptr);
   forget();
+  // Every rank learns of the error, also ranks whose batches were right: none may continue alone.
   const auto messages = ranks_->gather(own ? error_message(own) : std::string());
   if (own) std::rethrow_exception(own);
   const auto first = std::ranges::find_if(messages, [](const auto& text) { return !text.empty(); });

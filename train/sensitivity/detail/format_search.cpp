@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kAuto = "auto_quantize";
 
 [[noreturn]] void refuse_bits(double bits, double fewest) {
-  throw ArgumentError(fmt::format(
-      "[{}] effective_bits is {}, the fewest that these formats reach are {:.4f}: give more bits, "
-      "or formats of fewer",
-      kAuto, bits, fewest));
+  throw ArgumentError(
+      fmt::format("[{}] effective_bits is {}, the fewest that these formats reach are {:.4f}: use more bits, "
+                  "or formats with fewer bits",
+                  kAuto, bits, fewest));
 }
 
 }  // namespace
@@ -29,11 +29,13 @@ Knapsack::Knapsack(const std::vector<std::vector<KnapsackChoice>>& groups, std::
     : stages_{{{0, 0, 0, 0}}} {
   for (const auto& group : groups) {
     const auto& before = stages_.back();
+    // All sums of a state before and a choice of this group.
     std::vector<State> states;
     for (std::uint32_t i = 0; i < before.size(); ++i)
       for (std::uint32_t choice = 0; choice < group.size(); ++choice)
         states.push_back(
             {before[i].cost + group[choice].cost, before[i].score + group[choice].score, i, choice});
+    // In the order of cost, a state stays only if its score is below all cheaper ones (Pareto front).
     std::ranges::sort(states, {}, [](const State& s) { return std::tuple(s.cost, s.score); });
     double least = std::numeric_limits<double>::infinity();
     std::erase_if(states,
@@ -45,11 +47,12 @@ Knapsack::Knapsack(const std::vector<std::vector<KnapsackChoice>>& groups, std::
 
 void Knapsack::thin(std::vector<State>& states, std::size_t most_states) {
   if (states.size() <= most_states) return;
+  // Scores fall along the front: states within one step of the last one that stayed are dropped.
   const double step = (states.front().score - states.back().score) / static_cast<double>(most_states);
-  double kept = std::numeric_limits<double>::infinity();
+  double last = std::numeric_limits<double>::infinity();
   std::erase_if(states, [&](const State& s) {
-    const bool near = s.score >= kept - step;
-    if (!near) kept = s.score;
+    const bool near = s.score >= last - step;
+    if (!near) last = s.score;
     return near;
   });
   gap_ += step;
@@ -57,6 +60,7 @@ void Knapsack::thin(std::vector<State>& states, std::size_t most_states) {
 
 std::vector<std::size_t> Knapsack::choices(std::size_t point) const {
   std::vector<std::size_t> out(stages_.size() - 1);
+  // Follows the states back from the last group to the first.
   for (std::size_t stage = out.size(); stage-- > 0;) {
     const State& state = stages_[stage + 1].at(point);
     out[stage] = state.choice;
@@ -67,6 +71,7 @@ std::vector<std::size_t> Knapsack::choices(std::size_t point) const {
 
 std::optional<std::size_t> Knapsack::best(double budget) const {
   const auto& points = stages_.back();
+  // Points are in the order of cost, and the last affordable one has the smallest score.
   const auto beyond = std::ranges::upper_bound(points, budget, {}, &State::cost);
   if (beyond == points.begin()) return std::nullopt;
   return static_cast<std::size_t>(beyond - points.begin()) - 1;
@@ -75,11 +80,12 @@ std::optional<std::size_t> Knapsack::best(double budget) const {
 std::vector<VariableLayer> reachable_layers(Module& model, const std::vector<FormatVariant>& variants,
                                             const Shape& input_shape, const AutoQuantizeOptions& options) {
   auto layers = variable_layers(model, variants, input_shape);
-  FQ_CHECK(!layers.empty(), kAuto, "no format quantizes a layer of this model: give other formats");
+  FQ_CHECK(!layers.empty(), kAuto, "no format quantizes a layer of this model: use other formats");
   if (!options.constraint.effective_bits) return layers;
   std::vector<bool> floats;
   for (const auto& format : options.formats) floats.push_back(format == kNoFormat);
   const double bits = *options.constraint.effective_bits, fewest = fewest_bits(layers, floats);
+  // Allows for rounding in the sum of bits.
   if (bits < fewest * (1 - 1e-9)) refuse_bits(bits, fewest);
   return layers;
 }
@@ -126,13 +132,15 @@ void FormatSearch::score_layers() {
     for (std::size_t f = 0; f < options_.formats.size(); ++f) {
       if (!changes(i, f)) continue;
       trials.push_back({{layers_[i].slot, layers_[i].modules[f]}});
+      // A format that leaves a layer float has no damage and needs no trial.
       scored.push_back(&planned_[i].scores[f]);
     }
   report_ = run(trials);
   for (std::size_t i = 0; i < scored.size(); ++i) scored[i]->damage = report_.damages[i];
+  // Loss and accuracy need labels; the divergence compares outputs only.
   const bool by_labels = options_.score == DamageScore::loss || options_.constraint.accuracy_budget;
   FQ_CHECK(report_.reference.count > 0 || !by_labels, kAuto,
-           "the data has no labels: give some, or effective_bits and the score divergence");
+           "the data has no labels: use some, or effective_bits and the score divergence");
 }
 
 double FormatSearch::damage_score(const Damage& damage) const {
@@ -145,7 +153,9 @@ std::optional<KnapsackChoice> FormatSearch::group_choice(int group, std::size_t 
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].group != group) continue;
     const FormatScore& score = planned_[i].scores[format];
+    // A format that quantizes no layer of the group is no choice for it, unless it is the float format.
     exists = exists || changes(i, format) || options_.formats[format] == kNoFormat;
+    // Costs and scores of a group add up over its layers, which change format together.
     out.cost += static_cast<double>(layers_[i].weights) * score.bits;
     out.score += damage_score(score.damage);
   }
@@ -168,6 +178,7 @@ void FormatSearch::make_points() {
                                               choices.begin()));
   }
   knapsack_.emplace(groups);
+  // The most accurate point is not always on the front, whose scores are predictions.
   widest_ = layer_formats(widest);
 }
 
@@ -193,6 +204,7 @@ Swaps FormatSearch::swaps(std::size_t point) const {
 }
 
 const Damage& FormatSearch::measured(std::size_t point) {
+  // A measurement costs a pass over the data.
   const auto known = measured_.find(point);
   if (known != measured_.end()) return known->second;
   return measured_[point] = run({swaps(point)}).damages[0];
@@ -215,12 +227,15 @@ std::size_t FormatSearch::find_by_bits(double bits) const {
 
 std::size_t FormatSearch::find_by_accuracy(double budget) {
   const auto drop = [&](std::size_t point) { return -measured(point).accuracy_change; };
+  // 1e-12 allows for the rounding error of a difference of accuracies.
   const auto holds = [&](std::size_t point) { return drop(point) <= budget + 1e-12; };
   std::size_t low = 0, high = knapsack_->size() - 1;
   if (!holds(high)) high = knapsack_->size();
   FQ_CHECK(holds(high), kAuto,
-           "accuracy_budget is {}, the formats of most bits lose {:.4f}: give more, or add the format none",
+           "accuracy_budget is {}, the formats of most bits lose {:.4f}: use a larger budget, or add the "
+           "format none",
            budget, drop(high));
+  // Invariant: `high` is within the budget.
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
     if (holds(middle))
@@ -239,6 +254,7 @@ QuantizationPlan FormatSearch::plan(std::size_t point) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     out.layers[i].format = options_.formats[formats[i]];
     const Damage& damage = planned_[i].scores[formats[i]].damage;
+    // The prediction adds the damage of layers that were measured alone.
     out.predicted.loss_change += damage.loss_change;
     out.predicted.accuracy_change += damage.accuracy_change;
     out.predicted.divergence += damage.divergence;

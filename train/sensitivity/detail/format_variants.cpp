@@ -25,6 +25,7 @@ Swaps modules_in_slots(Module& model) {
 /// Returns the position of each layer in the order of execution, for layers that occur in a trace.
 std::map<std::string, std::size_t> layer_positions(Module& model, const Shape& input_shape) {
   std::map<std::string, std::size_t> out;
+  // The first operator of a layer decides its position.
   for (const auto& node : trace(model, input_shape).nodes) out.try_emplace(node.path, out.size());
   return out;
 }
@@ -39,6 +40,7 @@ class LayerGroups {
   }
   void tie(std::size_t a, std::size_t b) {
     const auto [low, high] = std::minmax({of(a), of(b)});
+    // The smaller index is the representative, so that groups are numbered in the order of execution.
     first_[high] = low;
   }
 
@@ -46,6 +48,7 @@ class LayerGroups {
   std::vector<std::size_t> first_;
 };
 
+// A quantizer that several layers read has one format: these layers change together.
 void tie_shared(const std::vector<VariableLayer>& layers, LayerGroups& groups) {
   std::map<const Module*, std::size_t> first_reader;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -55,6 +58,7 @@ void tie_shared(const std::vector<VariableLayer>& layers, LayerGroups& groups) {
           groups.tie(first_reader.try_emplace(slot->module.get(), i).first->second, i);
 }
 
+// Layers without weights have no bits and would make choices that cost nothing.
 void tie_weightless(const std::vector<VariableLayer>& layers, LayerGroups& groups) {
   std::vector<std::int64_t> weights(layers.size(), 0);
   for (std::size_t i = 0; i < layers.size(); ++i) weights[groups.of(i)] += layers[i].weights;
@@ -103,6 +107,7 @@ FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoade
                              std::int64_t samples) {
   const SwapScope float_again(modules_in_slots(model));
   FormatVariant out = quantized_modules(model, config, ptq::loader_input_shape(data));
+  // A format without an effect needs no pass over the data.
   if (out.empty()) return out;
   (void)calibrate(model, data, {.amax = config.amax, .samples = samples, .rules = config.calibration});
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
@@ -132,6 +137,7 @@ double fewest_bits(const std::vector<VariableLayer>& layers, const std::vector<b
   double weights = 0, sum = 0;
   for (const auto& layer : layers) {
     weights += static_cast<double>(layer.weights);
+    // A format exists in a group if it quantizes a layer of it, or is the float format.
     auto& formats = bits.try_emplace(layer.group, floats.size()).first->second;
     for (std::size_t f = 0; f < floats.size(); ++f)
       if (floats[f] || layer.modules[f] != layer.slot->module) formats[f] = 0;

@@ -18,12 +18,12 @@ namespace fq::detail {
 /// with the float modules. Modules that read one tensor share its quantizer.
 using FormatVariant = std::map<std::string, std::shared_ptr<Module>>;
 
-/// Returns the modules of the model quantized by `config`, and restores the float modules, also after an
+/// Returns the modules of the model that `config` quantizes. Restores the float modules, also after an
 /// exception.
 [[nodiscard]] FormatVariant quantized_variant(Module& model, const QuantConfig& config,
                                               const Shape& input_shape);
-/// Returns the modules of the model quantized by `config` and calibrated on up to `samples` samples, as by
-/// `calibrate` and `postprocess_amax`. Restores the float modules, also after an exception.
+/// Returns the modules as `quantized_variant` does. Their ranges come from `calibrate` on up to `samples`
+/// samples, and from `postprocess_amax`.
 [[nodiscard]] FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
                                            std::int64_t samples);
 

@@ -13,6 +13,7 @@ namespace fq {
 namespace detail {
 namespace {
 
+// A sequence of quantizers quantizes if it and one of its parts are enabled.
 bool is_on(TensorQuantizer& quantizer) {
   const auto is_enabled = [](const TensorQuantizer* part) { return part->params().enabled; };
   return is_enabled(&quantizer) && std::ranges::any_of(quantizer_parts(quantizer), is_enabled);
@@ -41,6 +42,7 @@ std::vector<QuantizedLayer> quantized_layers(Module& model) {
     if (dynamic_cast<TensorQuantizer*>(module) != nullptr || !known.insert(module).second) continue;
     QuantizedLayer layer{path, module};
     for (const auto& [name, slot] : module->named_slots())
+      // A name with a dot is a slot of a submodule, which is a layer of its own.
       if (name.find('.') == std::string::npos &&
           dynamic_cast<TensorQuantizer*>(slot->module.get()) != nullptr)
         layer.quantizers.push_back(slot);
@@ -59,6 +61,7 @@ std::shared_ptr<TensorQuantizer> switched_off(TensorQuantizer& quantizer) {
   } else {
     QuantParams params;
     params.enabled = false;
+    // The weights have been scaled for it: without it, the float output would change.
     params.pre_quant_scale = quantizer.params().pre_quant_scale;
     off = std::make_shared<TensorQuantizer>(std::move(params));
   }
@@ -73,6 +76,7 @@ std::string format_text(const QuantizedLayer& layer) {
     if (quantizer == nullptr || name.find('.') != std::string::npos || !is_on(*quantizer)) continue;
     texts.push_back(short_name(name) + " " + to_string(coding_part(*quantizer).descriptor().format()));
   }
+  // Weights first.
   std::ranges::sort(texts, {}, [](const std::string& text) { return !text.starts_with("weight"); });
   return fmt::format("{}", fmt::join(texts, ", "));
 }
@@ -112,6 +116,7 @@ double weight_bits(const Module& layer) {
   if (!descriptor.block_sizes().scale_bits) return bits;
   double block = 1;
   for (const auto& [axis, length] : descriptor.block_sizes().lengths) block *= static_cast<double>(length);
+  // A block scale has 8 bits, shared by the elements of the block.
   return block > 0 ? bits + 8 / block : bits;
 }
 

@@ -28,14 +28,17 @@ struct TrialSums {
   double divergence = 0;
 
   void add(const Variable& logits, const Tensor& log_p, const Tensor& labels) {
+    // Adds up as `evaluate` does, so that loss and accuracy have the same bits.
     if (labels.defined()) score.add(logits, labels);
     const Tensor log_q = log_probabilities(logits);
+    // Kullback-Leibler divergence from the float output p to the trial's output q: sum p (log p - log q).
     const double *p = log_p.data<double>(), *q = log_q.data<double>();
     for (std::int64_t i = 0; i < log_p.numel(); ++i) divergence += std::exp(p[i]) * (p[i] - q[i]);
   }
 };
 
 bool all_finite(const Tensor& values) {
+  // Token ids are always finite.
   if (values.dtype() != DType::f32) return true;
   const Tensor x = values.to(Device::cpu());
   const float* begin = x.data<float>(x.layout());
@@ -45,7 +48,7 @@ bool all_finite(const Tensor& values) {
 void check_batch(const Tensor& x, int batch, const std::string& function, const char* what) {
   if (all_finite(x)) return;
   throw NumericError(
-      fmt::format("[{}] {} of batch {} has a NaN or an infinity: give finite data", function, what, batch));
+      fmt::format("[{}] {} of batch {} has a NaN or an infinity: use finite data", function, what, batch));
 }
 
 /// Finds the modules that contain one of several slots.
@@ -81,6 +84,7 @@ class TrialRun {
   void run_batch(const Tensor& x, const Tensor& y, int batch) {
     check_batch(x, batch, options_.function, "the data");
     const CallCacheScope caching(cache_);
+    // Stores the calls of the reference pass; trials look up all modules that do not contain a change.
     cache_.keep();
     if (!options_.cached) cache_.pass();
     const std::int64_t before = cache_.computed();
@@ -89,6 +93,7 @@ class TrialRun {
     check_batch(logits.tensor(), batch, options_.function, "the output in float");
     const Tensor log_p = log_probabilities(logits);
     if (y.defined()) reference_.add(logits, y);
+    // Batch by batch, so that the cache holds the values of one batch.
     for (std::size_t i = 0; i < trials_.size(); ++i) run_trial(i, x, y, log_p);
     report_.samples += x.dim(0);
     labelled_ = labelled_ && y.defined();
@@ -148,7 +153,7 @@ TrialReport run_all(Module& model, DataLoader& data, const std::vector<Swaps>& t
     if (options.samples > 0 && seen >= options.samples) break;
   }
   data.start_epoch(0);
-  FQ_CHECK(seen > 0, options.function, "there is no data: give at least one image");
+  FQ_CHECK(seen > 0, options.function, "there is no data: use at least one image");
   return run.report();
 }
 
@@ -178,6 +183,7 @@ SwapScope::SwapScope(const Swaps& swaps) {
 }
 
 SwapScope::~SwapScope() {
+  // In reverse order, because a slot can occur twice.
   for (auto swap = before_.rbegin(); swap != before_.rend(); ++swap) swap->first->module = swap->second;
 }
 
@@ -186,6 +192,8 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
   const std::size_t size = options.ranks == nullptr ? 1 : static_cast<std::size_t>(options.ranks->size());
   if (size == 1) return run_all(model, data, trials, options);
   std::vector<Swaps> own;
+  // Trials are independent. Each rank runs every size-th trial on all batches, which gives the bits of one
+  // process.
   for (auto i = static_cast<std::size_t>(options.ranks->rank()); i < trials.size(); i += size)
     own.push_back(trials[i]);
   TrialReport out = run_all(model, data, own, options);

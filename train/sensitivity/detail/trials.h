@@ -30,20 +30,22 @@ class SwapScope {
   Swaps before_;
 };
 
+/// Options of `run_trials`.
 struct TrialOptions {
-  std::string function;      ///< function that error messages name
-  std::int64_t samples = 0;  ///< number of samples; 0 for all
+  std::string function;      ///< Function that error messages name.
+  std::int64_t samples = 0;  ///< Number of samples; 0 for all.
   bool cached = true;
-  std::set<std::string> counted = {};  ///< paths of the modules whose calls are counted
-  Communicator* ranks = nullptr;       ///< ranks that share the trials; null for one process
+  std::set<std::string> counted = {};  ///< Paths of the modules whose calls are counted.
+  Communicator* ranks = nullptr;       ///< Ranks that share the trials; null for one process.
 };
 
+/// Result of `run_trials`.
 struct TrialReport {
-  Evaluation reference;         ///< result of the given model
-  std::vector<Damage> damages;  ///< damage of each trial
+  Evaluation reference;         ///< Result of the given model.
+  std::vector<Damage> damages;  ///< Damage of each trial.
   std::int64_t samples = 0;
-  std::int64_t runs = 0;       ///< computed calls of counted modules
-  std::int64_t pass_runs = 0;  ///< calls of counted modules in the passes of the given model
+  std::int64_t runs = 0;       ///< Computed calls of counted modules.
+  std::int64_t pass_runs = 0;  ///< Calls of counted modules in the passes of the given model.
 };
 
 /// Runs the given model, which must be in evaluation mode, and each trial, batch by batch. Throws as

@@ -18,6 +18,7 @@ double powers(const double* row, std::int64_t n, double* p) {
   const double largest = *std::max_element(row, row + n);
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
+    // All scores masked: exp(-inf - -inf) would be NaN.
     p[i] = largest == -std::numeric_limits<double>::infinity() ? 0 : detail::softmax_power(row[i], largest);
     sum += p[i];
   }
@@ -35,9 +36,11 @@ void weights_of_row(const detail::AttentionRows& rows, std::int64_t r, const T* 
   const T* own = mask == nullptr ? nullptr : mask + rows.mask_offset(r);
   for (std::int64_t j = 0; j < seen; ++j)
     row[j] = detail::attention_score(row[j], scale, own == nullptr ? nullptr : own + j * step);
+  // Causal rows see a prefix of the keys, so the softmax needs no mask for them.
   std::fill(row + seen, row + rows.keys, T{0});
   if (seen == 0) return;
   const T sum = powers(row, seen, row);
+  // The sum is 0 only if a mask hides every key.
   if (sum != T{0}) divide(row, seen, sum);
 }
 
@@ -76,6 +79,7 @@ void rotate(const Tensor& x, const Tensor& table, const detail::Rotation& rotati
       T* to = out + r * width;
       for (std::int64_t i = 0; i < rotation.pairs; ++i) {
         const std::int64_t a = rotation.left(i), b = rotation.right(i);
+        // The rotation is orthogonal: its gradient is the rotation by the negative angle.
         const T sine = rotation.back ? -turn[2 * i + 1] : turn[2 * i + 1];
         const auto rotated_pair = detail::rotated(from[a], from[b], turn[2 * i], sine);
         to[a] = rotated_pair.left;

@@ -19,6 +19,8 @@ using cpu::AdditionGrid;
 using cpu::CodeArray;
 using cpu::CodesOut;
 
+// The parameters of an addition in all lanes. The code is computed as in ONNX Runtime's QLinearAdd, on the
+// codes of the file, which have an offset.
 struct Addition {
   FloatVector ratio_a, ratio_b, fused, offset_a, offset_b, offset_y, scale_a, scale_b;
 
@@ -67,6 +69,8 @@ template <class F>
 void visit_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
   if (bytes && is_byte(a.dtype) && is_byte(b.dtype))
     return visit_bytes(a, [&](const auto* x) { visit_bytes(b, [&](const auto* y) { f(x, y, 0, count); }); });
+  // A multiple of 8, so that each piece begins on a byte of the mask. The buffers fit into the first-level
+  // cache.
   constexpr std::int64_t stretch = 512;
   float x[stretch], y[stretch];
   const auto one = hn::Set(FloatTag(), 1.0f);
@@ -78,6 +82,7 @@ void visit_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_
   }
 }
 
+// Keeps the number of template instances small: 8-bit codes added to wider ones are decoded by visit_pairs.
 /// Calls f as visit_out does, except that 8-bit codes are written only to 8-bit codes.
 template <class A, class F>
 void visit_matching_out(const A*, const CodesOut& out, F&& f) {
@@ -96,6 +101,7 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
                     [&](const auto* p, const auto* q, auto* to) HWY_ATTR {
                       const auto u = load_codes(p), v = load_codes(q);
                       store_codes(sum.code(u, v, reader), to);
+                      // The mask refers to the float value, never to its position on the grid.
                       return reader.passes(sum.value(u, v));
                     });
     });
@@ -103,6 +109,7 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
   visit_pairs(a, b, is_byte(out.dtype), count, run);
 }
 
+// PooledSums: one multiplier for the tensor. It contains the division by the number of pixels.
 void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
                     const fq::detail::SumReader& r, const CodesOut& out) {
   const auto m = hn::Set(FloatTag(), multiplier), s = hn::Set(FloatTag(), scale);
@@ -138,6 +145,7 @@ void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, 
             x, y, out + begin, nullptr, length, [&](const auto* p, const auto* q, float* to) HWY_ATTR {
               const auto v = add_(dequantize_code(load_codes(p), s), dequantize_code(load_codes(q), t));
               hn::StoreU(v, FloatTag(), to);
+              // There is no mask: every result is ignored.
               return less_(v, v);
             });
       });
@@ -156,6 +164,7 @@ using cpu::SumGrid;
 using cpu::SumValues;
 
 /// Reads the sums of a run: of one channel, or of channels that advance with the elements.
+// The two flags are template parameters, so that the inner loops have no branches.
 template <bool innermost, bool normalized>
 struct Sums {
   const std::int32_t* sums;
@@ -165,6 +174,7 @@ struct Sums {
     if constexpr (innermost) return hn::LoadU(FloatTag(), p + i);
     return hn::Set(FloatTag(), *p);
   }
+  // The bias is a code on the grid of the sums, so its addition is exact. One rounding follows, to float.
   auto bias(std::int64_t i) const {
     const IntTag d;
     if (numbers.bias == nullptr) return hn::Zero(d);
@@ -180,6 +190,7 @@ struct Sums {
   }
 };
 
+// NaN does not occur here: accumulator_codes has checked the coefficients of batch normalization.
 template <bool innermost, bool normalized, class Code>
 std::int64_t requantize_run(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
                             std::uint8_t* mask) {
@@ -205,6 +216,7 @@ std::int64_t requantize_runs(const std::int32_t* sums, std::int64_t count, const
   if (g.width == 0) return requantize_run<false, normalized>(sums, count, g, codes, mask);
   std::int64_t done = 0;
   for (std::int64_t i = 0; i < count; i += g.width)
+    // Only the last run can be shorter than the width and end before its last elements.
     done = i + requantize_run<true, normalized>(sums + i, count - i < g.width ? count - i : g.width, g,
                                                 codes + i, mask != nullptr ? mask + i / 8 : nullptr);
   return done;
@@ -231,6 +243,7 @@ std::int64_t write_sum_values(const std::int32_t* sums, std::int64_t count, cons
   return done;
 }
 
+// Only 8-bit codes have vector kernels for channels. Wider codes are rare, and use the scalar formula.
 std::int64_t RequantizeI8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::int8_t* codes,
                           std::uint8_t* mask) {
   return requantize_sums(sums, n, g, codes, mask);

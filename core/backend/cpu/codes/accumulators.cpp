@@ -47,6 +47,7 @@ float sum_value(float a, const SumValues& v, std::int64_t c) {
                             : scalar::dequantize_code(a, v.scale[c]);
 }
 
+// PooledSums are sums over the codes of `count` pixels, which this scale turns into averages.
 float pooled_scale(const PooledSums& x) {
   return detail::pooled_scale(x.scale.data<float>()[0], static_cast<float>(x.count));
 }
@@ -88,8 +89,12 @@ struct Parameters {
   }
 };
 
+// Storage offset of the codes in exported files: 0, or 128 for codes stored as unsigned. It affects only the
+// rounding of additions and averages.
 float grid_offset(const Grid& grid) { return static_cast<float>(grid.zero_point); }
 
+// Returns multipliers from sums to grid positions. Dividing here leaves one multiplication per sum, as in
+// ONNX Runtime. Dividing each sum would change some codes.
 Floats over(const Floats& values, float step) {
   Floats out = values;
   for (float& v : out) v = scalar::div_(v, step);
@@ -138,6 +143,7 @@ struct SumPass {
   }
   void channel(std::int64_t begin, std::int64_t end, std::int64_t c) const {
     const SumGrid g = at(c);
+    // Vectors write whole bytes of the mask, so the elements up to the next byte come first.
     const std::int64_t start = std::min(end, (begin + 7) / 8 * 8);
     rest(begin, begin, start, g);
     rest(begin, start + vectors(start, end, g), end, g);
@@ -159,6 +165,7 @@ struct CodesOf {
     const bool innermost = view.inner == 1;
     if (innermost) parameters.repeat(view.channels);
     auto* mask = mask_bytes();
+    // set_bit requires bits of 0.
     if (mask != nullptr) std::memset(mask, 0, static_cast<std::size_t>(out.mask.nbytes()));
     const SumPass pass{sums.data<std::int32_t>(sums.layout()),
                        parameters.grid(reader(), innermost ? run_width(view.channels) : 0),
@@ -208,6 +215,8 @@ struct CodesOf {
   void operator()(const Averages& x) const {
     const auto* values = x.values.data<float>(x.values.layout());
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
+      // Average pooling divides, as ONNX Runtime's QLinearAveragePool does. A multiplication by 1 / scale
+      // would change codes at ties.
       requantize_averages(values + i, count, row.scale, grid_offset(grid), reader(), to);
     });
   }
@@ -258,6 +267,7 @@ void visit_channel_runs(const Channels& view, std::int64_t begin, std::int64_t e
   }
 }
 
+// Type erasure costs one indirect call per stretch of some thousand elements.
 using Read = std::function<void(std::int64_t begin, std::int64_t count, float* to)>;
 
 /// Reads the values of sums. `v` has the numbers of channel 0.
@@ -305,6 +315,7 @@ class ChannelSums {
 struct ReaderOf {
   Read operator()(const ProductSums& x) const {
     const ChannelSums sums(x.sums, x.axis);
+    // The reader owns the repeated numbers: it outlives this call.
     return [sums, scales = sums.each(channel_scales(x).data()), bias = sums.bias(x.bias)](
                std::int64_t begin, std::int64_t count, float* to) {
       sums.read({bias.empty() ? nullptr : bias.data(), scales.data(), nullptr}, begin, count, to);
@@ -328,6 +339,7 @@ struct ReaderOf {
                std::int64_t begin, std::int64_t count, float* to) { std::copy_n(values + begin, count, to); };
   }
   Read operator()(const CodeAddition& x) const {
+    // StretchValues requires that the accumulator outlives it.
     return [&x](std::int64_t begin, std::int64_t count, float* to) {
       addition_values(code_array(x.a, begin), code_array(x.b, begin), count, code_scale(x.a), code_scale(x.b),
                       to);
@@ -369,6 +381,7 @@ void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
   visit_stretches(out, [&](std::int64_t i, std::int64_t count) {
     read(i, count, values + i, bits != nullptr ? bits + i / 8 : nullptr);
   });
+  // Only batch normalization can give NaN, so this pass is rare.
   if (x.relu && may_be_nan(x)) keep_nans(read, out);
 }
 

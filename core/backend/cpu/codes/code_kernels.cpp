@@ -21,6 +21,7 @@ void DecodeBf16(const cpu::CodeArray& codes, std::int64_t count, bfloat16* y) {
   const ShortTag d;
   visit_codes(codes, [&](const auto* in) HWY_ATTR {
     visit_elements(in, y, count, [&](const auto* p, bfloat16* out) HWY_ATTR {
+      // 8-bit codes have at most 8 significant bits, so the upper half of the float is the bf16 number.
       const WordVector upper = hn::ShiftRight<16>(word_bits(load_codes(p)));
       hn::StoreU(hn::TruncateTo(d, upper), d, reinterpret_cast<std::uint16_t*>(out));
     });

@@ -26,6 +26,8 @@ std::int64_t whole_groups(std::int64_t count) {
   return (count + element_group - 1) / element_group * element_group;
 }
 
+// The kernels process whole groups. The last chunk of a tensor is copied here, so that they read and write no
+// memory beyond its end.
 /// Buffers for a chunk that ends within a group or has packed codes.
 struct Scratch {
   alignas(64) float x[kCodeChunk], scale[kCodeChunk], amax[kCodeChunk];
@@ -47,9 +49,11 @@ class BlockNumbers {
         scale_(scales_.data<float>(scales_.layout())),
         amax_(ranges_.data<float>(ranges_.layout())),
         index_(map_.number_index()),
+        // A kernel vector has up to 16 elements. It can read one number if no vector crosses a block border.
         unit_(map_.last.length % kVector == 0 && map_.last.size % kVector == 0 ? kVector : 1) {
     if (!inverse) return;
     inverses_.resize(static_cast<std::size_t>(scales_.numel()));
+    // Exact: `inverse` is only set for power-of-two scales.
     std::transform(scale_, scale_ + scales_.numel(), inverses_.begin(),
                    [](float scale) { return scalar::div_(1.0f, scale); });
     scale_ = inverses_.data();
@@ -108,6 +112,7 @@ bool quantize_chunk(const float* x, std::int64_t begin, std::int64_t end, const 
   Scratch s;
   const std::int64_t count = end - begin, all = whole_groups(count);
   const bool whole = all == count;
+  // Padding is 0: it gives code 0 and no NaN.
   if (!whole) std::fill(std::copy_n(x + begin, count, s.x), s.x + all, 0.0f);
   std::uint8_t* bits = mask == nullptr ? nullptr : whole ? mask + begin / 8 : s.mask;
   const ElementNumbers by = numbers.of(begin, end, true, s);
@@ -119,6 +124,8 @@ bool quantize_chunk(const float* x, std::int64_t begin, std::int64_t end, const 
   } else {
     void* to = whole && !codes.packed() ? static_cast<void*>(codes.at(begin)) : s.codes;
     nan = quantize_elements(values, by, all, format, to, bits);
+    // Only E2M1 has a kernel that packs. Other four-bit codes are packed in a second pass over the cached
+    // chunk.
     if (codes.packed()) pack_nibbles(reinterpret_cast<const std::uint8_t*>(s.codes), all, packed);
   }
   if (!whole)
@@ -156,6 +163,7 @@ namespace {
 /// Fills out.codes and, if defined, out.mask. Returns whether x had a NaN. `x` is f32.
 bool quantize_blocks(const Tensor& x, QuantizedTensor& out) {
   if (x.numel() == 0) return false;
+  // One significant bit and a unit of 1: all scales are powers of two, as in the MX formats.
   const bool inverse = out.grid.scale_bits == 1 && out.grid.unit == 1 && !out.grid.format.is_integer();
   const BlockNumbers numbers(out.grid, x.shape(), x.layout(), inverse);
   const ElementFormat format = element_format(out.grid.format, inverse);
@@ -165,6 +173,7 @@ bool quantize_blocks(const Tensor& x, QuantizedTensor& out) {
   std::atomic<bool> nan{false};
   visit_chunks(x.numel(), [&](std::int64_t begin, std::int64_t end) {
     if (quantize_chunk(values, begin, end, numbers, format, codes, mask))
+      // Threads only ever set the flag, and the end of the parallel loop synchronizes.
       nan.store(true, std::memory_order_relaxed);
   });
   return nan.load();
@@ -185,6 +194,7 @@ void decode_typed(const QuantizedTensor& x, bool scaled, Tensor& out) {
         scaled ? numbers.of(begin, end, false, s) : ElementNumbers{&one, &one, 0, one_for_all};
     const void* from = bytes + byte_size(dtype, begin);
     if (all != count) {
+      // Code 0 in the padding is a valid code of every format.
       std::memset(s.copied, 0, static_cast<std::size_t>(byte_size(dtype, all)));
       from = std::memcpy(s.copied, from, static_cast<std::size_t>(byte_size(dtype, count)));
     }
@@ -266,6 +276,7 @@ void decode_bf16(const Tensor& codes, Tensor& out) {
   });
 }
 
+// Grids per tensor or along one axis: one row of grid numbers per channel.
 bool quantize_channels(const Tensor& x, QuantizedTensor& out) {
   const int axis = detail::channel_axis(out.grid, x.shape(), "quantize");
   const auto rows = grid_rows(out.grid);
@@ -305,6 +316,7 @@ void dequantize(const QuantizedTensor& x, Tensor& out) {
   auto* values = out.mutable_data<float>(out.layout());
   visit_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
     const float scale = rows[static_cast<std::size_t>(channel)].scale;
+    // For short runs, for example one element per channel, the dispatch costs more than the work.
     if (end - begin >= 8) return dequantize(codes.from(begin), end - begin, scale, values + begin);
     for (std::int64_t i = begin; i < end; ++i)
       values[i] = scalar::dequantize_code(load_code(codes.data, codes.dtype, i), scale);
@@ -317,6 +329,7 @@ void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {
   auto* dx = static_cast<std::byte*>(out.mutable_raw());
   const int bytes = bit_width(dy.dtype()) / 8;
   const bool stream = beyond_cache(out.nbytes());
+  // A multiple of 64: blocks begin on whole words of the mask.
   constexpr std::int64_t block = 16384;
   const std::int64_t count = dy.numel();
 #pragma omp parallel if (count > 4 * block)
@@ -324,6 +337,7 @@ void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {
 #pragma omp for schedule(static)
     for (std::int64_t i = 0; i < count; i += block)
       apply_mask(in + i * bytes, bits + i / 8, std::min(block, count - i), bytes, dx + i * bytes, stream);
+    // Each thread makes its own streamed stores visible before the region ends.
     if (stream) flush_writes();
   }
 }
@@ -344,6 +358,7 @@ void make_scales(Grid& grid, const detail::ScaleRule& rule, const std::string&) 
     const std::int64_t begin = c * kScaleChunk, size = std::min(kScaleChunk, count - begin);
     good = range_scales(rule, ranges + begin, size, scales + begin) && good;
   }
+  // The vector kernel reports only that a range is invalid. This loop finds it and throws.
   if (good) return;
   for (std::int64_t i = 0; i < count; ++i) detail::check_amax(ranges[i], grid.name);
 }

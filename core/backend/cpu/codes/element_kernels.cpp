@@ -23,6 +23,7 @@ namespace {
 using cpu::ElementFormat;
 using cpu::ElementNumbers;
 
+// A range of up to 2^-24 (least_amax) counts as zero.
 /// Integer codes. The codes of a range that has only zeros are 0.
 struct Integers {
   FloatVector lower, upper, least, none;
@@ -40,11 +41,13 @@ struct Floats {
   const ElementFormat& f;
   explicit Floats(const ElementFormat& format) : f(format) {}
   FloatVector operator()(FloatVector v, FloatVector scale, FloatVector) const {
+    // For power-of-two scales x * (1 / scale) is exact, like the division, and faster.
     const FloatVector quotient = f.inverse ? mul_(v, scale) : div_(v, scale);
     return round_minifloat(quotient, f.max, f.min_normal, f.step);
   }
 };
 
+// Reads one number for all lanes if `shared`, else one number per lane.
 template <bool shared>
 struct Numbers {
   const float* numbers;
@@ -65,6 +68,7 @@ HWY_INLINE bool quantize_all(const float* x, const ElementNumbers& numbers, std:
   const FloatTag d;
   const auto none = hn::Zero(d);
   const Numbers<shared> scale(numbers.scale, numbers), amax(numbers.amax, numbers);
+  // NaN is collected in a mask and tested once per call: a branch per vector would be slower.
   auto seen = hn::MaskFromVec(none);
   visit_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
     cpu::fetch_ahead(x + i);
@@ -84,6 +88,8 @@ struct PairsOfE2m1 {
   void operator()(FloatVector quotient, std::int64_t i) const {
     const FloatTag d;
     const auto two = hn::Set(d, 2.0f);
+    // Adding 2 gives 2, 2.5, 3, 3.5, 4, 5, 6, 7 for the magnitudes 0, .5, 1, 1.5, 2, 3, 4 and 5. The upper
+    // two mantissa bits and the exponent of these floats count from 0 to 7.
     const auto spread = add_(min_(round_magnitude(abs_(quotient), 6.0f, 1.0f, 0.5f), hn::Set(d, 5.0f)), two);
     const WordVector magnitude = hn::ShiftRight<21>(hn::Sub(words_(spread), words_(two)));
     store(signed_code(magnitude, quotient, 2, 1), i);
@@ -91,6 +97,7 @@ struct PairsOfE2m1 {
 
  private:
   void store(WordVector codes, std::int64_t i) const {
+// One lane: the low nibble comes first, then the high nibble is merged into the same byte.
 #if HWY_TARGET == HWY_SCALAR
     const std::uint32_t before = i % 2 == 0 ? 0 : packed[i / 2], code = hn::GetLane(codes);
     packed[i / 2] = static_cast<std::uint8_t>(before | code << 4 * (i % 2));
@@ -98,6 +105,7 @@ struct PairsOfE2m1 {
     const hn::RepartitionToWide<WordTag> wide;
     const hn::Rebind<std::uint8_t, decltype(wide)> bytes;
     const auto pairs = hn::BitCast(wide, codes);
+    // A 64-bit pair has its second code at bit 32. Shifting by 28 moves it to bit 4.
     hn::StoreU(hn::TruncateTo(bytes, hn::Or(pairs, hn::ShiftRight<28>(pairs))), bytes, packed + i / 2);
 #endif
   }
@@ -129,6 +137,7 @@ bool quantize_scaled(const float* x, const ElementNumbers& numbers, std::int64_t
     return all(Integers(f), [to](FloatVector v, std::int64_t i) HWY_ATTR { store_codes(v, to + i); });
   };
   if (!f.integer) {
+    // Minifloats of 8 bits or fewer have one byte per code here; the caller packs four-bit codes.
     const MinifloatCodes coder(f.exponent, f.mantissa, f.min_normal);
     auto* to = static_cast<std::uint8_t*>(codes);
     return all(Floats(f), [&coder, to](FloatVector v, std::int64_t i) HWY_ATTR { coder.store(v, to + i); });
@@ -156,6 +165,7 @@ class NumberTable {
  public:
   static constexpr bool there = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
 
+  // Lane i shifts by 4 * (i % 8). Lanes 0 to 7 read the first eight codes, the others the second eight.
   explicit NumberTable(const MinifloatCodes& coder)
       : shifts_(hn::ShiftLeft<2>(hn::And(hn::Iota(WordTag(), 0), hn::Set(WordTag(), 7)))),
         first_(hn::FirstN(WordTag(), 8)) {
@@ -213,6 +223,7 @@ void DecodeToBf16(const void* codes, const ElementNumbers& numbers, std::int64_t
   decode_typed(codes, numbers, count, f, y);
 }
 
+// The two bytes of a pair are one 16-bit number: its upper byte moves down by 4 into the upper nibble.
 void PackNibbles(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed) {
   const hn::ScalableTag<std::uint16_t> d;
   const hn::Rebind<std::uint8_t, decltype(d)> bytes;
@@ -234,16 +245,20 @@ void UnpackNibbles(const std::uint8_t* packed, std::int64_t count, std::uint8_t*
   }
 }
 
-/// Returns whether E2M1 numbers times the scales have at most 6 bits, which bf16 represents exactly.
+/// Returns whether bf16 represents E2M1 numbers times the scales exactly.
 bool scales_are_short(const ElementNumbers& numbers, std::int64_t count) {
   const std::int64_t begin = numbers.index.at(numbers.first),
                      end = numbers.index.at(numbers.first + count - 1) + 1;
   std::uint32_t bits = 0;
   for (std::int64_t i = begin; i < end; ++i) bits |= std::bit_cast<std::uint32_t>(numbers.scale[i]);
+  // The low 18 bits of the mantissa are 0, so the scale has at most 6 significant bits. Its product with a
+  // number of E2M1, which has 2, fits into the 8 bits of bf16. The power-of-two scales of MXFP4 are of this
+  // kind.
   return (bits & 0x3ffffu) == 0;
 }
 
 FQ_HD void store_exact(FloatVector v, float* y) { store(v, y, false); }
+// Truncation suffices where rounding would change nothing.
 FQ_HD void store_exact(FloatVector v, bfloat16* y) {
   store_short(hn::TruncateTo(ShortTag(), hn::ShiftRight<16>(word_bits(v))), y, false);
 }
@@ -253,6 +268,7 @@ void decode_e2m1_scaled(const std::uint8_t* packed, const ElementNumbers& number
                         Out* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const Numbers<shared> scale(numbers.scale, numbers);
+  // E2M1: 2 exponent bits, 1 mantissa bit, and 1 as the smallest normal number.
   const MinifloatCodes coder(2, 1, 1.0f);
   const auto write = [&](FloatVector number, std::int64_t i) HWY_ATTR {
     const FloatVector v = dequantize_code(number, scale.at(i));

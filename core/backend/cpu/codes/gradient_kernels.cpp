@@ -21,6 +21,8 @@ namespace fq::HWY_NAMESPACE {
 FQ_HD void put(ShortVector v, bfloat16* p) { store_short(v, p, false); }
 FQ_HD void put(ShortVector v, float* p) { store(widen_bf16(v), p, false); }
 
+// Scales dy by the weight scales of its channels and rounds it to bf16 for the backward products, which
+// multiply it by exact codes.
 template <bool sum, class Out>
 void scale_run(const float* dy, std::int64_t count, const float* scale, Out* out, float* sums = nullptr) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
@@ -33,6 +35,7 @@ void scale_run(const float* dy, std::int64_t count, const float* scale, Out* out
     if constexpr (sum) store(add_(load(sums + i), v), sums + i, false);
   }
   for (; i < count; ++i) {
+    // `sums` is the bias gradient. It takes the unscaled, unrounded dy.
     if constexpr (sum) sums[i] += dy[i];
     const bfloat16 rounded(dy[i] * scale[i]);
     if constexpr (sizeof(Out) == sizeof(bfloat16))
@@ -81,6 +84,7 @@ constexpr std::int64_t kAhead = 2048;  // prefetch distance in bytes
 /// Returns the mask of the lanes beginning with bit i, a multiple of the number of lanes.
 template <class D>
 hn::Mask<D> load_mask(D d, const std::uint8_t* mask, std::int64_t i) {
+  // Vectors of fewer than 8 lanes share a byte of the mask.
   if (hn::Lanes(d) >= 8) return hn::LoadMaskBits(d, mask + i / 8);
   const std::uint8_t bits[8] = {static_cast<std::uint8_t>(mask[i / 8] >> (i % 8))};
   return hn::LoadMaskBits(d, bits);
@@ -110,6 +114,8 @@ void masked(const Word* dy, const std::uint8_t* mask, std::int64_t count, Word* 
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = count / lanes * lanes;
   if (dx == dy) return clear_others(dx, mask, count);
+  // Stores that bypass the cache avoid reading the lines of dx. They pay only beyond the last-level cache,
+  // and require aligned addresses.
   if (stream && reinterpret_cast<std::uintptr_t>(dx) % (hn::Lanes(d) * sizeof(Word)) == 0) {
     for (std::int64_t i = 0; i < whole; i += lanes) {
       hwy::Prefetch(reinterpret_cast<const char*>(dy + i) + kAhead);
@@ -157,9 +163,12 @@ HWY_INLINE void add_terms(double* sums, Term&& term) {
 /// Calls add(x, q, dy, sums) for kSums elements at a time. The last elements are padded with gradients of 0.
 template <class Add>
 void add_all(const float* x, const float* q, const float* dy, std::int64_t count, double* sums, Add&& add) {
+  // A term of an element i is added to lane i % kSums for any vector width. The bits are therefore the same
+  // on every processor.
   const std::int64_t whole = count / kSums * kSums;
   for (std::int64_t i = 0; i < whole; i += kSums) add(x + i, q + i, dy + i, sums);
   if (whole == count) return;
+  // A gradient of 0 adds +0 or -0, which changes no sum that began at +0.
   float last[3][kSums] = {};
   std::copy(x + whole, x + count, last[0]);
   std::copy(q + whole, q + count, last[1]);
@@ -188,6 +197,7 @@ void AddLsqShares(const float* x, const float* q, const float* dy, std::int64_t 
   add_all(x, q, dy, count, lanes, [&](const float* v, const float* c, const float* g, double* sums) HWY_ATTR {
     HWY_ALIGN float shares[kSums];
     for (std::int64_t i = 0; i < kSums; i += static_cast<std::int64_t>(hn::Lanes(d)))
+      // The share is an f32 number. Its product with dy is exact in f64.
       hn::Store(lsq_share(hn::LoadU(d, v + i), hn::LoadU(d, c + i), scale, lower_end, amax), d, shares + i);
     add_terms(sums, [&](std::int64_t i) HWY_ATTR { return hn::Mul(widened(g + i), widened(shares + i)); });
   });
@@ -195,6 +205,7 @@ void AddLsqShares(const float* x, const float* q, const float* dy, std::int64_t 
 
 template <class Code>
 std::int64_t find_end(const Code* codes, std::int64_t count, Code upper) {
+  // 64 codes per test on every target, so that the returned positions do not depend on the vector width.
   const hn::CappedTag<Code, cpu::end_group> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Code lower = std::is_signed_v<Code> ? static_cast<Code>(-upper) : Code{0};
@@ -202,6 +213,7 @@ std::int64_t find_end(const Code* codes, std::int64_t count, Code upper) {
   const auto inside = [&](const Code* p) HWY_ATTR {
     const auto v = hn::LoadU(d, p);
     if constexpr (std::is_signed_v<Code>) return hn::And(hn::Lt(v, high), hn::Lt(low, v));
+    // clip_share is 0 at the lower end of unsigned codes.
     return hn::Lt(v, high);
   };
   std::int64_t i = 0;

@@ -6,6 +6,7 @@
 namespace fq::cpu {
 namespace {
 
+// Element 0 is in the low bits of byte 0, as in ONNX.
 template <int Bits>
 void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restrict out) {
   constexpr int per_byte = 8 / Bits;
@@ -16,15 +17,18 @@ void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restric
     for (int k = 0; k < per_byte; ++k) bits |= (codes[i * per_byte + k] & low) << (k * Bits);
     out[i] = static_cast<std::uint8_t>(bits);
   }
+  // The last byte is partial: its upper bits are 0.
   if (count % per_byte == 0) return;
   unsigned bits = 0;
   for (int k = 0; k < count % per_byte; ++k) bits |= (codes[whole * per_byte + k] & low) << (k * Bits);
   out[whole] = static_cast<std::uint8_t>(bits);
 }
 
+// Bits is a constant, so that the compiler can vectorize the shifts.
 template <int Bits>
 void unpack(const std::uint8_t* packed, std::int64_t count, bool is_signed, std::uint8_t* out) {
   constexpr unsigned low = (1u << Bits) - 1u, sign = 1u << (Bits - 1);
+  // (code ^ sign) - sign extends the sign of a two's complement code.
   const unsigned flip = is_signed ? sign : 0u;
   for (std::int64_t i = 0; i < count; ++i) {
     const unsigned code = (packed[i * Bits / 8] >> (i * Bits % 8)) & low;

@@ -37,6 +37,7 @@ std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& r
     const auto v = hn::LoadU(d, x + i);
     const auto bad = is_nan_(v);
     seen = hn::Or(seen, bad);
+    // Conversion of NaN to an integer is undefined, so NaN becomes code 0 first.
     store_codes(hn::IfThenZeroElse(bad, rounded_code<Code>(v, scale, lower, upper)), codes + i);
     return mask_closed(v, below, amax);
   });
@@ -77,6 +78,7 @@ void visit_ranges(float* ranges, float* scales, std::int64_t count, Step&& step)
 template <class Scale, class Hold>
 bool scale_each(float* ranges, std::int64_t count, float* scales, const Scale& scale, const Hold& hold) {
   const FloatTag d;
+  // Valid ranges are 0 <= amax <= FLT_MAX. NaN fails the comparison, too.
   const auto none = hn::Zero(d), most = hn::Set(d, std::numeric_limits<float>::max());
   bool good = true;
   visit_ranges(ranges, scales, count, [&](float* range, float* to) HWY_ATTR {
@@ -95,6 +97,7 @@ bool RangeScales(const fq::detail::ScaleRule& r, float* ranges, std::int64_t cou
                         HWY_ATTR { return held_range(amax, scale, r.bound); };
   switch (r.kind) {
     case Kind::exact:
+      // The stored range is amax itself, because scale = amax / bound needs no further rounding.
       return scale_each(
           ranges, count, scales,
           [&r](FloatVector amax) HWY_ATTR { return range_scale(amax, r.bound, r.least); },
@@ -102,11 +105,14 @@ bool RangeScales(const fq::detail::ScaleRule& r, float* ranges, std::int64_t cou
     case Kind::raised:
       return scale_each(
           ranges, count, scales,
+          // Rounding the scale up to a power of two widens the range.
           [&r](FloatVector amax) HWY_ATTR { return power_of_two(range_scale(amax, r.bound, r.least)); },
           [&r](FloatVector amax, FloatVector scale) HWY_ATTR { return raised_range(amax, scale, r.bound); });
     case Kind::e4m3:
       return scale_each(
           ranges, count, scales,
+          // The scale may be rounded down. The range still is at least amax, so that the mask passes every
+          // value.
           [&r](FloatVector amax) HWY_ATTR { return e4m3_scale(amax, r.bound, r.unit); }, held);
     default:
       return scale_each(

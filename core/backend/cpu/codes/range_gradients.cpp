@@ -20,6 +20,8 @@ constexpr std::int64_t kGradientChunk = 8192;
 using Part = std::pair<std::int64_t, double>;
 
 /// Returns whether clip shares can be found by searching for codes at an end of the range.
+// With clipping, only values that reach an end of the range contribute to the gradient of amax. Their codes
+// are at that end, and 8-bit codes take a quarter of the memory of values.
 bool has_ends(const QuantizedTensor& codes) {
   const DType dtype = codes.codes.dtype();
   return codes.grid.format.is_integer() && (dtype == DType::i8 || dtype == DType::u8);
@@ -30,6 +32,7 @@ class Values {
  public:
   Values(const detail::RangedValues& x, bool some, Layout layout) {
     const auto* sums = std::get_if<Accumulator>(&x);
+    // With few elements to read, computing them from the sums is cheaper than a tensor of all values.
     if (some && sums != nullptr && StretchValues::can_read(*sums))
       stretches_.emplace(*sums);
     else
@@ -61,6 +64,8 @@ double sum_at_ends(const Values& x, const Code* codes, const float* dy, std::int
   const auto upper = static_cast<Code>(row.upper);
   float buffer[kStretch];
   for (std::int64_t i = begin;; i += kStretch) {
+    // Elements without a code at an end add exactly 0, so skipping them does not change the bits. Both steps
+    // are multiples of share_lanes, which keeps each element in its lane.
     i += find_end(codes + i, end - i, upper);
     const std::int64_t count = std::min(kStretch, end - i);
     if (count <= 0) break;
@@ -101,6 +106,8 @@ std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& c
   const Tensor q = lsq ? code_values(codes) : Tensor();
   const Shares shares{values, codes.codes, lsq ? q.data<float>(layout) : nullptr, dy.data<float>(layout),
                       at_ends};
+  // A chunk may cut a range. The parts of a range are added in the order of chunks, for any number of
+  // threads.
   const auto map = BlockMap::of(codes.shape(), codes.grid.granularity.block_shape(codes.shape()), layout);
   std::vector<std::vector<Part>> parts(static_cast<std::size_t>(chunks));
 #pragma omp parallel for schedule(static) if (chunks > 2)
@@ -111,6 +118,7 @@ std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& c
     };
     map.visit_runs(c * kGradientChunk, std::min(count, (c + 1) * kGradientChunk),
                    [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
+                     // step 0: one range for the run; step 1: one range per element.
                      if (step == 0) return add(begin, end, j);
                      for (std::int64_t i = begin; i < end; ++i) add(i, i + 1, j + i - begin);
                    });
@@ -146,6 +154,7 @@ std::vector<std::int64_t> find_rows(const Code* codes, std::int64_t rows, std::i
 
 }  // namespace
 
+// Lets the caller multiply only those rows of a product whose range gradient is not 0.
 std::optional<std::vector<std::int64_t>> rows_at_ends(const QuantizedTensor& codes) {
   if (codes.codes.rank() < 2 || !has_ends(codes) || codes.grid.amax.numel() != 1) return std::nullopt;
   const std::int64_t rows = codes.codes.dim(0), length = rows == 0 ? 0 : codes.codes.numel() / rows;

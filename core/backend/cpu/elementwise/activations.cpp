@@ -14,6 +14,7 @@
 namespace fq::cpu {
 namespace {
 
+// ggml computes GELU from a table of all f16 inputs.
 std::vector<float> gelu_entries() {
   std::vector<float> out(1 << 16);
   for (std::uint32_t bits = 0; bits < out.size(); ++bits)
@@ -63,6 +64,8 @@ ActivationValues kernel_of_values(const detail::Activation& activation) {
 }
 ActivationGradients kernel_of_gradients(const detail::Activation& activation) {
   const auto* table = std::get_if<detail::GgmlGelu>(&activation.f);
+  // The table has no derivative: backward uses the exact GELU. With `by_tanh`, the slope of the tanh form is
+  // computed per element.
   if (std::holds_alternative<detail::Gelu>(activation.f) || (table != nullptr && !table->by_tanh))
     return gelu_gradients;
   return std::holds_alternative<detail::Silu>(activation.f) ? silu_gradients : nullptr;
@@ -97,6 +100,7 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Acti
   });
 }
 
+// Backward computes the values from the sums again, so that no f32 tensor is kept.
 bool activates_sums(const Accumulator& x, const detail::Activation& activation) {
   return !x.relu && StretchValues::can_read(x) && kernel_of_values(activation) != nullptr &&
          kernel_of_gradients(activation) != nullptr;
@@ -123,6 +127,7 @@ void keep_mask(const detail::DropoutBlocks& blocks, Tensor& mask) {
   auto* keep = mask.mutable_data<std::uint8_t>();
   const std::int64_t count = mask.numel();
 #pragma omp parallel for schedule(static) if (count > 16384)
+  // A Philox counter gives four numbers. The mask depends only on seed, step and position, not on threads.
   for (std::int64_t block = 0; block < (count + 3) / 4; ++block) {
     std::uint8_t four[4];
     blocks.keep(block, four);

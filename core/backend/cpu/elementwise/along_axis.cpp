@@ -12,6 +12,7 @@ namespace {
 using detail::memory_view;
 using Elements = std::vector<std::int64_t>;
 
+// x: [outer, size, inner] in memory order, y: [outer, from.size(), inner].
 template <class Word>
 void take_words(const Tensor& x, const AxisView& view, const Elements& from, Word fill, Tensor& y) {
   const auto* in = static_cast<const Word*>(x.raw());
@@ -35,6 +36,7 @@ void take_bits(const Tensor& x, const AxisView& view, const Elements& from, Tens
   const auto rows = static_cast<std::int64_t>(from.size());
   const std::int64_t count = y.numel();
 #pragma omp parallel for schedule(static) if (count > parallel_elements)
+  // One task per byte of y: tasks that write bits of one byte would race.
   for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte) {
     unsigned bits = 0;
     for (std::int64_t i = 8 * byte; i < std::min(8 * byte + 8, count); ++i) {
@@ -46,6 +48,7 @@ void take_bits(const Tensor& x, const AxisView& view, const Elements& from, Tens
   }
 }
 
+// x: [outer, size, inner] in memory order, y: [outer, mix.rows(), inner].
 template <class T>
 void mix_rows(const Tensor& x, const AxisView& view, const detail::AxisMix& mix, Tensor& y) {
   const T* in = x.data<T>(x.layout());
@@ -58,6 +61,7 @@ void mix_rows(const Tensor& x, const AxisView& view, const detail::AxisMix& mix,
     const std::int64_t j = row % rows;
     const T* fibre = in + row / rows * view.size * inner;
     for (std::int64_t i = 0; i < inner; ++i) {
+      // f64, in the order of the row's entries: part of the result.
       double sum = 0.0;
       for (std::int64_t k = begin[j]; k < begin[j + 1]; ++k)
         sum += weight[k] * static_cast<double>(fibre[from[k] * inner + i]);

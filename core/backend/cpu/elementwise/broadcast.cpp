@@ -32,6 +32,7 @@ void broadcast(const Tensor& a, const Tensor& b, const Walk& walk, F f, Tensor& 
 
 template <class T, class Joined>
 void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
+  // Joined is a sum, product, minimum or maximum, with `first` as its neutral element.
   std::vector<double> sums(static_cast<std::size_t>(out.numel()), Joined::first);
   const T* in = x.data<T>(x.layout());
   const std::int64_t inner = walk.inner(), step = walk.step(0);
@@ -50,6 +51,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
 void combine(const Tensor& a, const Tensor& b, const detail::BinaryFunction& arithmetic, Tensor& y) {
   if (y.numel() == 0) return;
   const auto whole = [&y](const Tensor& x) { return x.shape() == y.shape() && x.layout() == y.layout(); };
+  // Without broadcasting one flat loop suffices, in any layout.
   const bool alike = whole(a) && whole(b);
   const auto walk = broadcast_walk(placed(a), placed(b), placed(y));
   detail::visit_float(y.dtype(), "arithmetic", [&]<class T>(T) {

@@ -24,6 +24,7 @@ void narrow(const Tensor& in, Half* out) {
 void fill(Tensor& out, double value) { detail::fill(out, value); }
 void relayout(const Tensor& in, Tensor& out) { detail::relayout(in, out); }
 
+// The two conversions of a training step have vector kernels. Other pairs of dtypes use the generic loop.
 void convert(const Tensor& in, Tensor& out) {
   if (in.dtype() == DType::f32 && out.dtype() == DType::bf16)
     return narrow(in, static_cast<bfloat16*>(out.mutable_raw()));

@@ -19,6 +19,8 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
+// Polynomials (function_formulas-inl.h) instead of libm: vectors have no libm, and the bits do not depend on
+// the C library.
 void GeluValues(const float* x, std::int64_t n, float* y) {
   visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(x + i);
@@ -47,6 +49,7 @@ void SiluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
   });
 }
 
+// Maxima do not depend on the order. Missing lanes are -infinity.
 FQ_HD float LargestOf(const float* x, std::int64_t n) {
   const FloatTag d;
   const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -82,16 +85,19 @@ float SumOf(const float* x, std::int64_t n) {
 
 cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
   const float largest = LargestOf(x, n);
+  // A row of -infinity: x - largest would be NaN. Its probabilities are 0.
   if (largest == -std::numeric_limits<float>::infinity()) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = 0;
     return {largest, 0};
   }
   const FloatVector most = hn::Set(FloatTag(), largest);
+  // x - largest is at most 0, so the exponential cannot overflow.
   visit_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     io.store(exp_below_zero(sub_(io.load(x + i), most)), y + i);
   });
   return {largest, SumOf(y, n)};
 }
+// Divides, as the scalar formula does: a product with 1 / sum would have other bits.
 void DivideRow(float divisor, std::int64_t n, float* y) {
   const FloatVector by = hn::Set(FloatTag(), divisor);
   visit_vectors<float>(0, n,
@@ -102,14 +108,15 @@ namespace {
 
 std::int64_t ReadGeluEntries(const float* x, std::int64_t n, const float* entries, float* y) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> places;
+  const hn::RebindToSigned<FloatTag> indices;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const FloatVector low = hn::Set(d, -10.0f), high = hn::Set(d, 10.0f);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     cpu::fetch_ahead(y + i);
     const FloatVector v = hn::LoadU(d, x + i);
-    const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(places, narrow_f16(v)));
+    // The bits of f16(x) are the index of the table.
+    const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(indices, narrow_f16(v)));
     const FloatVector near = select_(less_equal_(high, v), v, entry);
     hn::StoreU(select_(less_equal_(v, low), hn::Zero(d), near), d, y + i);
   }

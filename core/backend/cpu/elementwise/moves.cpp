@@ -18,6 +18,7 @@ void gather(const void* from, const Walk& walk, std::int64_t count, void* to) {
   detail::parallel_for(walk.rows(), count > parallel_elements, [&](std::int64_t row) {
     const Word* in = x + walk.offset(0, row);
     Word* out = y + row * inner;
+    // Elements that stay together are copied as one piece.
     if (step == 1) return static_cast<void>(std::copy_n(in, inner, out));
     for (std::int64_t i = 0; i < inner; ++i) out[i] = in[i * step];
   });
@@ -38,6 +39,7 @@ void gather_bits(const void* from, const Walk& walk, std::int64_t count, void* t
         column = 0;
         at = walk.offset(0, ++row);
       }
+      // `at` advances with the elements instead of a division per bit.
       bits |= (x[at / 8] >> (at % 8) & 1U) << (i - first);
     }
     y[byte] = static_cast<std::uint8_t>(bits);
@@ -74,8 +76,10 @@ void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int6
       out[to / 8] = (out[to / 8] & ~(std::byte{1} << (to % 8))) | (bit << (to % 8));
     }
   };
+  // First up to a byte of the target. Its other bits keep their values.
   one_by_one(std::min((8 - to % 8) % 8, count));
   for (const auto shift = static_cast<int>(from % 8); count >= 8; from += 8, to += 8, count -= 8) {
+    // A byte of the target has bits of up to two bytes of the source.
     const auto low = in[from / 8] >> shift;
     out[to / 8] = shift == 0 ? low : low | in[from / 8 + 1] << (8 - shift);
   }

@@ -12,6 +12,7 @@ namespace {
 /// Returns the index of the largest score, or -1 if a score is NaN.
 template <class T>
 std::int64_t predicted_class(const T* scores, std::int64_t classes) {
+  // max_element would skip a NaN that is not first.
   if (std::any_of(scores, scores + classes, [](T value) { return std::isnan(value); })) return -1;
   return std::max_element(scores, scores + classes) - scores;
 }
@@ -40,6 +41,7 @@ void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
     const T* from = table.data<T>();
     T* out = y.mutable_data<T>();
     detail::parallel_for(ids.numel(), y.numel() > 32768,
+                         // The ids have been checked by check_indices.
                          [&](std::int64_t i) { std::copy_n(from + id[i] * width, width, out + i * width); });
   });
 }

@@ -23,6 +23,7 @@ constexpr std::uint8_t kHalf = 128;            // u8 codes are multiplied as the
 
 int8x16_t signed_codes(const std::int8_t* p) { return vld1q_s8(p); }
 int8x16_t signed_codes(const std::uint8_t* p) {
+  // Flipping the top bit subtracts 128 from an unsigned byte and reads it as signed.
   return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p), vdupq_n_u8(kHalf)));
 }
 /// Loads the last `count` < 16 codes of a row, padded with zeros.
@@ -37,6 +38,7 @@ int8x16_t last_codes(const Code* p, std::int64_t count) {
 #pragma GCC push_options  // to the pop: for processors with SDOT only
 #pragma GCC target("arch=armv8.2-a+dotprod")
 
+// rows * columns accumulators stay in registers: each load is used for several dot products.
 template <int rows, int columns>
 struct Tile {
   int32x4_t sums[rows][columns]{};
@@ -99,6 +101,8 @@ std::vector<std::uint32_t> offset_terms(bool is_unsigned, const Other* other, st
   return terms;
 }
 
+// With x = x' + 128: sum x * w = sum x' * w + 128 * sum w, and likewise for an unsigned w. Both terms apply
+// if both are unsigned, plus 128 * 128 * k.
 /// Adds the offsets. Intermediate sums wrap around as in SDOT; the result fits.
 template <class X, class W>
 void add_offsets(const X* x, const W* w, std::int64_t m, std::int64_t n, std::int64_t k, std::int32_t* sums) {
@@ -115,6 +119,7 @@ void add_offsets(const X* x, const W* w, std::int64_t m, std::int64_t n, std::in
 template <class X, class W>
 void multiply_codes(std::int64_t m, std::int64_t n, std::int64_t k, const X* x, const W* w,
                     std::int32_t* sums) {
+  // Columns of w that fit into the first-level cache are used by all rows of x before the next columns.
   const std::int64_t near = std::max<std::int64_t>(kNearCodes / std::max<std::int64_t>(k, 1) / 4 * 4, 4);
   for (std::int64_t c = 0; c < n; c += near) {
     const std::int64_t columns = std::min(near, n - c);

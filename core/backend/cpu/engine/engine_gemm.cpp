@@ -23,6 +23,8 @@ struct Tiling {
     const std::int64_t m = a.rows, n = b.columns, k = a.columns;
     const bool dense = a.dtype == DType::bf16;
     std::int64_t rows = m, columns = n, tiles = batch;
+    // Halves tiles to at most 2^19 products. Below 16 tiles, smaller sides are accepted: many threads need
+    // work.
     while (rows * columns * k > (std::int64_t{1} << 19)) {
       const bool few = tiles < 16, by_rows = dense && half(rows) >= (few ? 128 : 256);
       if (dense && !by_rows && !few) break;
@@ -32,9 +34,11 @@ struct Tiling {
       tiles *= 2;
     }
     const std::int64_t down = tile_count(m, rows), across = tile_count(n, columns);
+    // Small products of a batch share a call, but at least 16 tasks remain.
     const std::int64_t most = down * across > 1 ? 1 : std::max<std::int64_t>(batch / 16, 1);
     return {rows, columns, down, across, std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most)};
   }
+  // Tile sides are multiples of 32, the tile side of AMX and a multiple of all vectors.
   static std::int64_t half(std::int64_t size) { return (size / 2 + 31) / 32 * 32; }
   /// Returns the number of tiles. One remaining row or column is merged into the tile before it: oneDNN 3.7
   /// reads and writes wrong elements of a single row or column that is not contiguous.
@@ -68,6 +72,7 @@ Desc described(Dims dims, Type type, Dims strides) {
 }
 
 /// Product of tiles of one size.
+// Each thread has its own, because scratch memory of a primitive must not be shared.
 struct TileProduct {
   std::int64_t count = 0, m = 0, n = 0;
   Desc a, b, c;
@@ -83,6 +88,7 @@ struct TileProduct {
     n = columns;
     a = described({count, m, left.columns}, onednn_type(left.dtype), matrix_strides(left));
     b = described({count, left.columns, n}, onednn_type(right.dtype), matrix_strides(right));
+    // A tile is read and written in place, so its strides are the strides of the whole matrices.
     c = described({count, m, n}, product_type(onednn_type(left.dtype)),
                   {left.rows * right.columns, right.columns, 1});
     call.emplace(matmul(engine(), attributes(), a, b, c));
@@ -101,6 +107,8 @@ Desc described(std::int64_t batch, std::int64_t sides, const Matrix& matrix, Typ
   return {{batch / sides, sides, matrix.rows, matrix.columns}, type, strides};
 }
 
+// Four axes express both distances: matrices of one memory row, and memory rows. The heads of attention lie
+// side by side in this way.
 void side_by_side(const Matrix& a, const Matrix& b, const Matrix& c, std::int64_t batch) {
   const std::int64_t sides = std::max({a.beside, b.beside, c.beside});
   const Desc left = described(batch, sides, a, onednn_type(a.dtype)),
@@ -135,6 +143,7 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
   constexpr std::int64_t word = 4;
   const std::int64_t m = left.rows, n = right.columns, k = left.columns;
   if (m * n * batch == 0) return;
+  // An empty sum is 0, in f32 and in i32.
   if (k == 0) {
     std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
     return;
@@ -146,9 +155,11 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
     return guarded("gemm", [&] { side_by_side(left, right, {c, DType::f32, m, n, false, c_beside}, batch); });
   if (batch == 1 && by_tiles) return multiply_by_tiles(left, right, static_cast<float*>(c));
   const bool sgemms = sgemm_is_faster(left, right);
+  // A copy of a factor pays only for one large product.
   const SpreadRows spread_left(left, sgemms && batch == 1 && left.transposed, n),
       spread_right(right, sgemms && batch == 1 && !right.transposed, m);
   const Matrix &a = spread_left.matrix(), &b = spread_right.matrix();
+  // Integer sums have no order: the tiling by shape is only required for floats.
   const bool whole = sharing == Sharing::by_threads || product_type(onednn_type(a.dtype)) == Type::s32;
   if (whole)
     return guarded("gemm", [&] {

@@ -12,6 +12,7 @@ constexpr std::int64_t kBlock = 32;  // side of a transposed block: whole cache 
 /// Transposes one block through a buffer: rows a power of two apart would evict each other from the cache.
 void transpose_block(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t r0,
                      std::int64_t c0, float* to, std::int64_t pitch) {
+  // The extra column puts the elements of a column into different cache sets.
   float buffer[kBlock][kBlock + 1];
   const std::int64_t high = std::min(kBlock, rows - r0), wide = std::min(kBlock, columns - c0);
   for (std::int64_t r = 0; r < high; ++r)
@@ -57,6 +58,7 @@ bool sgemm_is_faster(const Matrix& a, const Matrix& b) {
 }
 
 void sgemm(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c, std::int64_t pitch) {
+  // c^T = b^T * a^T: both factors of this product have sums along memory rows.
   if (!(a.transposed && !b.transposed && a.rows > b.columns)) return multiply(a, b, m, n, c, pitch);
   Storage storage(m * n * 4, Device::cpu());
   auto* other = reinterpret_cast<float*>(storage.mutable_data());

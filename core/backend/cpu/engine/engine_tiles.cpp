@@ -13,8 +13,10 @@ namespace {
 /// Numbers of the smaller factor that fit into a cache.
 constexpr std::int64_t kKeptNumbers = std::int64_t{1} << 20;
 
+// Rounds up to whole steps of 32 rows, columns or terms.
 std::int64_t whole(std::int64_t size) { return (size + kTileSide - 1) / kTileSide * kTileSide; }
 
+// Memory only grows: each thread reuses it for all of its tasks.
 /// Memory for tiles.
 class Packed {
  public:
@@ -42,6 +44,7 @@ struct View {
         columns(m.columns),
         pitch((m.transposed ? m.rows : m.columns) * m.beside),
         transposed(m.transposed) {
+    // Side by side, the next matrix begins one matrix row later in the same memory row.
     data += i % sides * (m.beside > 1 ? pitch / m.beside : rows * columns);
   }
 };
@@ -74,6 +77,7 @@ class Lines {
     const std::int64_t length = whole(terms()), lines = whole(count()) / kTileSide,
                        steps = length / kTileSide;
     bfloat16* tiles = memory.of(whole(count()) * length);
+    // Tasks follow the memory order of the factor, so that each reads consecutive rows.
     run_tasks(across() ? steps : lines, shared, memory, [&](Packed&, std::int64_t i) {
       for (std::int64_t j = 0; j < (across() ? lines : steps); ++j) {
         const std::int64_t line = (across() ? j : i) * kTileSide, term = (across() ? i : j) * kTileSide;
@@ -112,11 +116,15 @@ struct Memory {
 /// part of it if there are not enough tasks for the threads.
 void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, const TileScales& scales,
                     bool shared, Memory& memory) {
+  // The smaller factor is packed once and stays in the cache. The larger one is packed in strips of 32 lines,
+  // each by the task that multiplies it.
   const bool down = a.rows < b.columns;
   const Lines left(a, true), right(b, false), &kept = down ? left : right, &passing = down ? right : left;
   const bool direct = kept.needs_no_packing(kept.count());
   const bfloat16* tiles = direct ? nullptr : kept.pack(shared, memory.kept);
   const std::int64_t strips = whole(passing.count()) / kTileSide, blocks = whole(kept.count()) / kTileSide;
+  // Splits the smaller factor, too, if strips alone give less than two tasks per thread. Every output is
+  // computed by one task, in the order of terms, so its bits do not depend on the split.
   const std::int64_t each = std::max<std::int64_t>(blocks * strips / (2 * detail::threads()), 1);
   const std::int64_t parts = shared ? (blocks + each - 1) / each : 1,
                      size = (blocks + parts - 1) / parts * kTileSide;
@@ -142,6 +150,7 @@ void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, 
       product.right = right.pack(line, own);
     } else {
       if (!in_memory) product.left = TileRows::packed(left.pack(line, own), product.terms);
+      // Prefetching assumes that the next 32 rows are consecutive in memory.
       if (in_memory && a.pitch == a.columns) product.next = left.rows(line + kTileSide).data;
       product.right = tiles + begin * product.terms;
     }
@@ -152,6 +161,7 @@ void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, 
 }  // namespace
 
 bool tiles_allowed() {
+  // The flags of dnnl::cpu_isa are bit masks: each instruction set includes the bits of those below.
   constexpr auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
   static const bool allowed = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
   return allowed && has_tiles();
@@ -161,6 +171,7 @@ bool tiles_are_faster(const Matrix& a, const Matrix& b, Sharing sharing) {
   constexpr std::int64_t most = 1024;  // terms that oneDNN adds in one pass
   if (a.dtype != DType::bf16 || !tiles_allowed()) return false;
   const std::int64_t m = a.rows, n = b.columns, k = a.columns;
+  // Up to 1024 terms, oneDNN adds in one pass, in order, and its bits are the same.
   const bool large = m >= 2 * kTileSide && n >= kTileSide && k >= kTileSide;
   return large && std::min(m, n) * k <= kKeptNumbers && (sharing == Sharing::by_threads || k <= most);
 }

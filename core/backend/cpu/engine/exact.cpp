@@ -17,6 +17,7 @@ namespace {
 
 thread_local std::optional<ExactType> forced;  // read at the start of a product, not in its tasks
 
+// Forcing the type avoids a call of exact_type_works, which is still being initialized.
 bool probe(ExactType type) {
   const ForceExactType only(type);
   const auto gemm = [](auto... arguments) { exact_gemm(arguments...); };
@@ -56,6 +57,7 @@ void decode_columns(const Code* codes, const CodeColumns& s, Value* out) {
     for (std::int64_t g = 0; g < s.groups; ++g) {
       const Code* from = codes + (r * s.groups + g) * s.width + s.begin;
       Value* to = out + (r * s.groups + g) * kept;
+      // Exact in all types: bf16 represents integers of up to 256 in magnitude.
       for (std::int64_t i = 0; i < kept; ++i) to[i] = static_cast<Value>(static_cast<float>(from[i]));
     }
 }
@@ -71,6 +73,8 @@ CodeColumns balanced(CodeColumns s) {
 }  // namespace
 
 std::vector<Part> exact_parts(std::int64_t channels, std::int64_t taps, std::int64_t largest) {
+  // A part has at most `most` products, so its sum is at most 2^24 in magnitude. If one channel has more taps
+  // than that, its kernel is split, too.
   const std::int64_t most = std::max<std::int64_t>(exact_limit / std::max<std::int64_t>(largest, 1), 1);
   const std::int64_t step = std::max<std::int64_t>(most / std::max<std::int64_t>(taps, 1), 1);
   const std::int64_t tap_step = std::min(taps, most);
@@ -97,6 +101,8 @@ Tensor code_columns(const Codes& codes, const CodeColumns& columns, DType dtype)
 
 void keep_taps(Tensor& kernels, std::int64_t taps, const Part& part) {
   if (part.p0 == 0 && part.p1 == taps) return;
+  // A zero weight leaves the sum unchanged. The wasted work does not matter: a kernel must have more than 500
+  // taps of full-range codes to be split.
   const std::int64_t size = bit_width(kernels.dtype()) / 8;
   auto* bytes = static_cast<char*>(kernels.mutable_raw());
   for (std::int64_t k = 0; k < kernels.numel(); k += taps) {
@@ -112,6 +118,7 @@ void add_part(const Tensor& part, bool first, std::int32_t* sums) {
       const auto* values = part.data<Value>();
 #pragma omp parallel for simd schedule(static) if (count > 65536)
       for (std::int64_t i = 0; i < count; ++i)
+        // The conversion is exact: parts are whole numbers of at most 2^24.
         sums[i] = (first ? 0 : sums[i]) + static_cast<std::int32_t>(values[i]);
     }
   });
@@ -119,6 +126,7 @@ void add_part(const Tensor& part, bool first, std::int32_t* sums) {
 
 namespace {
 
+// A product of two activations may have u8 codes as its second factor.
 /// Returns the engine for these factors: s8 requires signed weights.
 ExactType choose_exact_type(const Codes& w) {
   const ExactType best = best_exact_type();
@@ -140,6 +148,7 @@ DType value_type(ExactType type, const Codes& codes) {
   return type == ExactType::bf16 ? DType::bf16 : DType::f32;
 }
 
+// Bound of the sum: every product is at most x.largest * w.largest.
 bool fit_f32(const Codes& x, const Codes& w, std::int64_t length) {
   return length * x.largest * w.largest <= exact_limit;
 }
@@ -160,6 +169,7 @@ bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t
 
 template <class Sum, class F>
 void add_parts(const std::vector<Part>& parts, std::int64_t count, std::int32_t* sums, F&& product) {
+  // All parts share one array. A part overwrites it.
   Tensor values = Tensor::empty({count}, cpp_dtype<Sum>);
   bool first = true;
   for (const Part& part : parts) {
@@ -227,7 +237,9 @@ void exact_conv(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t
 
 void exact_conv_transpose(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const bool bf16 = best_exact_type() != ExactType::f32 && exact_type_works(ExactType::bf16);
+  // conv_backward_data has no integer types.
   const DType values = bf16 ? DType::bf16 : DType::f32;
+  // The transpose sums over output channels, so the parts are parts of these.
   const std::int64_t channels = s.o / s.groups, taps = s.kh * s.kw, filter = s.c / s.groups * taps;
   const auto parts = exact_parts(channels, taps, x.largest * w.largest);
   add_parts<float>(parts, numel(s.x_shape()), sums, [&](const Part& part, float* out) {

@@ -28,6 +28,8 @@ HWY_ATTR HWY_INLINE std::int64_t tile(const std::int16_t* x, const W* w, std::in
                                       std::int32_t* sums, std::int64_t sums_pitch) {
   const SumTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Int16Tag()));
+  // A product of codes is at most 255 * 255 in magnitude. PMADDWD adds two of them in int32 and cannot
+  // saturate.
   SumVector sum[rows][columns], rest[rows][columns];  // two halves of a product: NEON adds to both
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c) sum[r][c] = rest[r][c] = hn::Zero(d);
@@ -56,6 +58,7 @@ void row_tiles(const cpu::Int16Task& t, std::int64_t r, std::int64_t begin, std:
   for (; c < end; ++c) tile<rows, 1>(x, t.w + c * t.pitch, t.pitch, t.pitch, out + c, t.sums_pitch);
 }
 
+// 2^13 int16 values are 16 KB, half of the usual first-level cache.
 /// Processes some columns at a time, whose values fit into the first-level cache.
 void MultiplyInt16(const cpu::Int16Task& t) {
   const std::int64_t columns =
@@ -68,6 +71,7 @@ void MultiplyInt16(const cpu::Int16Task& t) {
   }
 }
 
+// For one row, widening w first would cost more than the products: the kernel widens in registers.
 void MultiplyRow(const std::int16_t* x, const std::int8_t* w, std::int64_t n, std::int64_t k,
                  std::int32_t* sums) {
   const auto finish = [=](std::int64_t c, std::int64_t from) {

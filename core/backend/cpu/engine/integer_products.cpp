@@ -16,6 +16,7 @@ constexpr std::int64_t kTaskRows = 64;      // rows per task
 constexpr std::int64_t kFew = 1 << 16;      // too few products for several threads
 constexpr std::int64_t kUnwidenedRows = 2;  // at most this many rows of x: w is not widened
 
+// Rows of whole vectors need no loop for the last elements. The padding is 0.
 std::int64_t int16_pitch(std::int64_t k) {
   return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple;
 }
@@ -75,6 +76,7 @@ void int16_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes&
 void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                     const Codes& w, std::int32_t* sums) {
   if (m * n * batch == 0) return;
+  // SDOT reads the codes in place, without widening.
   if (has_dot_products())
     return visit_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
       dot_products(rows, n, k, tail_codes(x, (i * m + row) * k), tail_codes(w, i * n * k),
@@ -114,6 +116,7 @@ Tensor patch_filters(const ConvShape& s, const Codes& w) {
 }
 
 /// Gathers the input of a group's filters for one output pixel. Pixels are counted over all images.
+// x: [n, h, w, c]. The order of a patch is (kh, kw, channel), because channels are contiguous in x.
 void gather(const ConvShape& s, const char* x, std::int64_t pixel, std::int64_t group, char* to) {
   const auto channels = static_cast<std::size_t>(s.c / s.groups);
   const std::int64_t left = pixel % s.ow * s.stride[1] - s.padding[1];
@@ -139,6 +142,7 @@ void convolve(const ConvShape& s, const Codes& x, const Tensor& filters, std::in
     gather(s, static_cast<const char*>(x.data), first + p, group, rows + p * length);
   const Codes left{rows, x.dtype, x.largest};
   const Codes right{static_cast<const char*>(filters.raw()) + group * outputs * length, filters.dtype(), 0};
+  // sums: [n, oh, ow, o]. The rows of one group are not contiguous in it.
   if (s.groups == 1) return int16_products(pixels, outputs, length, left, right, sums + first * s.o);
   Tensor part = Tensor::empty({pixels, outputs}, DType::i32);
   int16_products(pixels, outputs, length, left, right, part.mutable_data<std::int32_t>());
@@ -154,6 +158,7 @@ bool uses_patches(const ConvShape& shape) {
 
 void convolve_patches(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const std::int64_t all = s.n * s.oh * s.ow, length = std::max<std::int64_t>(filter_length(s), 1);
+  // The patches of a step fit into the second-level cache and are multiplied at once.
   const std::int64_t step = std::clamp(kPatchBytes / length, kFewPixels, kManyPixels);
   const std::int64_t parts = (all + step - 1) / step;
   const Tensor filters = patch_filters(s, w);

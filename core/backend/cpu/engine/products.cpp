@@ -17,6 +17,7 @@ using detail::Codes, detail::Factor;
 
 constexpr auto kChannelsLast = Layout::channels_last;
 
+// oneDNN has no f64 products. These loops serve gradient checks and other computation in f64.
 template <class T>
 void multiply_loops(const detail::Factor& a, const detail::Factor& b, T* out, std::int64_t batch) {
   const std::int64_t m = a.rows, n = b.columns, k = a.columns;
@@ -59,6 +60,7 @@ void conv_backward_weights(const ConvShape& shape, const Tensor& x, const Tensor
                                   dw.mutable_data<double>());
 }
 
+// b: [C]; y: [.., C] in memory order.
 void add_bias(const Tensor& b, Tensor& y) {
   detail::visit_float(y.dtype(), "bias", [&]<class T>(T) {
     const std::int64_t channels = b.numel(), rows = y.numel() / channels;
@@ -95,6 +97,7 @@ void exact_conv(const ConvShape& shape, bool transposed, const Codes& x, const C
   transposed ? exact_conv_transpose(shape, x, w, out) : exact_conv(shape, x, w, out);
 }
 
+// Backward multiplies codes, which bf16 represents exactly. Only the output gradient is rounded.
 DType code_factor_dtype() {
   const bool bf16 = best_exact_type() != ExactType::f32 && exact_type_works(ExactType::bf16);
   return bf16 ? DType::bf16 : DType::f32;
@@ -116,6 +119,7 @@ std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
 template <class Out>
 void scale_typed(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
   const auto each = each_channel(scales, channels);
+  // Repeating the scales gives vectors a long inner loop even for a few channels.
   const auto all = repeated<float>(each.data(), channels);
   const auto* from = x.data<float>(x.layout());
   auto* to = out.mutable_data<Out>(out.layout());
@@ -133,6 +137,7 @@ void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
     scale[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
 }
 
+// y: [.., C] in memory order. A missing bias is a bias of 0, as in the tile kernels.
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
   if (y.numel() == 0) return;
   const std::int64_t channels = y.layout() == Layout::channels_last ? y.dim(1) : y.dim(-1);
@@ -151,6 +156,7 @@ void multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Ten
                      const Tensor& bias, Tensor& y) {
   const Matrix left{a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
       right{b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed};
+  // The tile kernels apply scale and bias while the sums are in the cache.
   if (!tiles_are_faster(left, right, Sharing::by_shape)) {
     multiply(a, b, y, 1, Sharing::by_shape);
     return scale_products(y, scale, bias);
@@ -167,6 +173,7 @@ void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels,
 }
 
 void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  // Rows of fewer channels are too short for vectors. Two passes over long runs are then faster.
   constexpr std::int64_t many = 64;
   const std::int64_t channels = db.numel();
   if (channels < many) {
@@ -184,6 +191,8 @@ void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& d
                              : scale_rows(out.mutable_data<float>(out.layout()));
 }
 
+// The product that gave dw had dy * s_w as its left factor and codes of x as its right one. The true gradient
+// is that product times s_x / s_w.
 void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
   const AxisView view = axis_view(dw.shape(), axis);
   const auto *x_scale = s_x.data<float>(), *w_scale = s_w.data<float>();

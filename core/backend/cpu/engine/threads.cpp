@@ -38,6 +38,7 @@ bool end_pool() noexcept { return omp_pause_resource_all(omp_pause_soft) == 0; }
 
 #else
 
+// This build has no OpenMP of its own, but oneDNN may still use it. The functions are looked up by name.
 /// The OpenMP runtime that oneDNN loads, if any.
 namespace openmp {
 template <class Function>
@@ -67,6 +68,7 @@ int team_size(int wanted) noexcept {
   static auto* const levels = function<int()>("omp_get_max_active_levels");
   return number(levels, 1) < 1 ? 1 : std::min(wanted, number(limit, wanted));
 }
+// 1 is omp_pause_soft.
 bool end_pool() noexcept {
   static auto* const pause = function<int(int)>("omp_pause_resource_all");
   return pause != nullptr && pause(1) == 0;
@@ -87,6 +89,8 @@ void lower_to_team() noexcept {
   if (has_lost_pool || openmp::inside_region()) return openmp::set_num_threads(1);
   openmp::forbid_dynamic();
   if (wanted <= largest_team) return;
+  // oneDNN waits at barriers for the number of threads that OpenMP reports. A smaller team would block it
+  // forever.
   const int size = openmp::team_size(wanted);
   largest_team = std::max(largest_team, size);
   if (size < wanted) openmp::set_num_threads(size);

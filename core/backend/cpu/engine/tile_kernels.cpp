@@ -17,6 +17,8 @@ namespace fq::HWY_NAMESPACE {
 
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
 using cpu::kTileNumbers, cpu::kTileSide, cpu::TileLines, cpu::PackedProduct;
+// A tile has 16 rows of 16 pairs. TDPBF16PS multiplies pairs of terms (k, k + 1): the left tile has one row
+// per row of c, and the right tile one column per column of c, both with a pair in each 32-bit element.
 using PairTag = hn::FixedTag<std::uint32_t, 16>;
 using QuadTag = hn::FixedTag<std::uint32_t, 4>;
 using HalfTag = hn::FixedTag<std::uint16_t, 16>;
@@ -35,6 +37,8 @@ HWY_INLINE Pairs quads(const std::uint16_t* from, std::int64_t pitch) {
 HWY_INLINE void transpose_pairs(const std::uint16_t* from, std::int64_t pitch, std::uint32_t* to) {
   const PairTag d;
   const hn::RepartitionToWide<PairTag> wide;
+  // Each 128-bit lane transposes a block of 4 x 4 pairs. Vector r has rows r, r + 4, r + 8 and r + 12, so the
+  // lanes of a result hold the 16 rows in order.
   for (int q = 0; q < 4; ++q, from += 8, to += 4 * kTile) {
     const Pairs r0 = quads(from, pitch), r1 = quads(from + pitch, pitch), r2 = quads(from + 2 * pitch, pitch),
                 r3 = quads(from + 3 * pitch, pitch);
@@ -79,6 +83,7 @@ HWY_INLINE void pack(const TileLines& a, bool transposed, bfloat16* tiles) {
   std::int64_t pitch = a.pitch;
   const std::int64_t next = kTileSide * (a.across ? 1 : pitch);  // lines to pack next
   for (std::int64_t r = 0; r < a.lines; ++r) __builtin_prefetch(from + r * pitch + next);
+  // Zeros in the padding add nothing to the sums.
   HWY_ALIGN std::uint16_t padded[kTileSide * kTileSide];
   if (a.lines < kTileSide || a.width < kTileSide) {
     std::fill_n(padded, kTileSide * kTileSide, std::uint16_t{0});
@@ -94,6 +99,7 @@ HWY_INLINE void pack(const TileLines& a, bool transposed, bfloat16* tiles) {
 void PackLeft(const TileLines& lines, bfloat16* tiles) { pack(lines, false, tiles); }
 void PackRight(const TileLines& lines, bfloat16* tiles) { pack(lines, true, tiles); }
 
+// sums += left * right. In assembly, because Highway has no AMX operations.
 template <int sums, int left, int right>
 HWY_INLINE void add_products() {
   __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(left), "i"(right));
@@ -101,7 +107,7 @@ HWY_INLINE void add_products() {
 
 using SumTag = hn::FixedTag<float, kTile>;
 
-/// Buffer of sums [32, 32], four consecutive tiles, which are copied to rows of c while the next sums are
+/// Buffer of sums [32, 32], in four consecutive tiles. They are copied to rows of c while the next sums are
 /// computed.
 class PendingSums {
  public:
@@ -146,7 +152,7 @@ class Ahead {
   explicit Ahead(const PackedProduct& t)
       : at_(reinterpret_cast<const char*>(t.next)),
         lines_(t.next == nullptr ? 0 : std::max<std::int64_t>(kTileSide * kTileSide / t.columns, 1)) {}
-  HWY_INLINE void ask() {
+  HWY_INLINE void prefetch() {
     constexpr std::int64_t line = 64;
     for (std::int64_t i = 0; i < lines_; ++i, at_ += line) __builtin_prefetch(at_, 0, 2);
   }
@@ -163,6 +169,7 @@ HWY_INLINE void store_sums(float* sums) {
   clear_tile<tile>();
 }
 
+// Tiles 0 to 3 are the sums of 2 x 2 blocks of 16 x 16, tiles 4 and 5 the left factor, 6 and 7 the right one.
 /// Adds 32 terms to [32, 32] sums. With the first terms, stores the previous sums, one tile while others
 /// multiply.
 template <bool first>
@@ -193,6 +200,8 @@ HWY_INLINE void prefetch_rows(const float* c, std::int64_t pitch, std::int64_t b
 
 void MultiplyTiles(const PackedProduct& t) {
   const Tiles tiles{TileShapes()};
+  // The previous result is copied in pieces during the steps of the next one, so that stores overlap with
+  // multiplication.
   const std::int64_t steps = t.terms / kTileSide, at_once = (kTileSide + steps - 1) / steps;
   HWY_ALIGN float sums[kTileSide * kTileSide];
   PendingSums pending;
@@ -206,12 +215,13 @@ void MultiplyTiles(const PackedProduct& t) {
     for (std::int64_t k = 0; k < steps; ++k, left.data += left.step, right += 2 * kTileNumbers) {
       k == 0 ? add_terms<true>(left, right, sums) : add_terms<false>(left, right, sums);
       pending.write((k + 1) * at_once);
-      ahead.ask();
+      ahead.prefetch();
       prefetch_rows(c, t.pitch, k * at_once, (k + 1) * at_once);
     }
     pending = PendingSums(sums, c, t.scales.from(column), t.pitch, std::min(kTileSide, t.rows - row),
                           std::min(kTileSide, t.columns - column));
   }
+  // The last result has no next product to overlap with.
   store_sums<0>(sums);
   store_sums<1>(sums);
   store_sums<2>(sums);

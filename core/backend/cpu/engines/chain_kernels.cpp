@@ -21,6 +21,7 @@ namespace fq::HWY_NAMESPACE {
 
 using cpu::BlockChains;
 
+// x is at most 255 and w at most 8 in magnitude: 16 products of 2040 per int16 lane are at most 32640.
 /// Columns per step: their sums of pairs of products fit 16 bits.
 constexpr int kColumns = 32;
 
@@ -37,6 +38,7 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
   }
 }
 #else
+// Two vectors of outputs share each load of x, where the registers suffice.
 constexpr int kTileVectors = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 ? 2 : 1;
 
 /// Adds four more columns, for rows of x that are `pitch` apart.
@@ -46,6 +48,7 @@ HWY_INLINE void add_four(const std::uint8_t* x, std::int64_t pitch, const std::i
   hn::Vec<CodeTag> codes[vectors];
   for (int v = 0; v < vectors; ++v) codes[v] = hn::LoadU(CodeTag(), w[v] + column * cpu::chain_width);
   for (int r = 0; r < rows; ++r) {
+    // Four codes of a row of x are in every lane. Each lane of w has the same four columns of one output.
     const auto four = hn::BitCast(ByteTag(), repeated(x + r * pitch + column));
     for (int v = 0; v < vectors; ++v) bytes[r][v] = more(bytes[r][v], four, codes[v]);
   }
@@ -70,6 +73,7 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
 #endif
 
 /// Returns the offset of the outputs beginning with n in strips of `high` rows of numbers.
+// Strips hold 16 outputs. A vector may be narrower and then begins inside of a strip.
 HWY_INLINE std::int64_t strip_offset(std::int64_t n, std::int64_t high, std::int64_t together) {
   const std::int64_t within = n % cpu::chain_width;
   return (n - within) * high + within * together;
@@ -94,6 +98,8 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
   for (std::int64_t b = 0; b < blocks; ++b) {
     SumVector sums[rows][vectors];
     for (int v = 0; v < vectors; ++v) {
+      // ggml's codes of x have an offset of 128, so that they are unsigned bytes. `subtract` is 128 * the sum
+      // of the weights of a block, which makes the sum exact. XNNPACK has its own term for the offset.
       const SumVector offset = a.subtract == nullptr
                                    ? hn::Zero(whole)
                                    : hn::Neg(hn::LoadU(whole, a.subtract + scale[v] + b * cpu::chain_width));
@@ -109,6 +115,8 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
     for (int r = 0; r < rows; ++r) {
       const FloatVector x_scale = hn::Set(d, a.x_scale != nullptr ? a.x_scale[(row + r) * blocks + b] : 1.0f);
       for (int v = 0; v < vectors; ++v)
+        // Integer sums are exact in any order. The chain of multiply-adds over blocks is in the engine's
+        // order, which determines the bits.
         chains[r][v] = next(chains[r][v], sums[r][v], x_scale, a.w_scale + scale[v] + b * cpu::chain_width);
     }
   }
@@ -133,6 +141,7 @@ HWY_INLINE void chain_part(const BlockChains& a, std::int64_t begin, std::int64_
 
 HWY_ATTR void ChainBlocks(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
                           std::int64_t last) {
+  // With AMX, tiles compute the rows below a.tiled_rows, with the same bits.
   begin = chain_tiles(a, begin, end, n, last);
   if (a.block == kColumns) return chain_part<true>(a, begin, end, n, last);
   chain_part<false>(a, begin, end, n, last);

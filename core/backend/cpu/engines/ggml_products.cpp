@@ -29,9 +29,11 @@ constexpr std::int64_t kBlocks = 64;
 /// Quantizes up to kBlocks blocks. `extreme_codes` may be null. Returns whether a number was NaN.
 bool code_blocks(const float* x, std::int64_t blocks, const float* extreme_codes, GgmlRounding rounding,
                  std::int8_t* codes, float16* steps) {
+  // 64 blocks of 32 numbers stay in the first-level cache from the search for the extremes to the codes.
   float extremes[kBlocks], factors[kBlocks];
   const bool of_files = rounding != GgmlRounding::activation;
   const bool nan = (of_files ? block_extremes : block_ranges)(x, blocks, extremes);
+  // q8_0 rounds half away from zero, for which there is no vector kernel. Files are written once.
   bool by_vectors = !nan && rounding != GgmlRounding::q8_0;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const float code = extreme_codes != nullptr ? extreme_codes[b] : detail::ggml_extreme_code(rounding);
@@ -48,6 +50,8 @@ bool code_blocks(const float* x, std::int64_t blocks, const float* extreme_codes
   return nan;
 }
 
+// llama.cpp's repacked buffers: one exact integer sum per block of 32, and one chain of multiply-adds per
+// output.
 void ggml_repacked(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const float* bias,
                    PaddedOutputs& y) {
   const std::int64_t tiled = tiled_rows(x.dim(0));
@@ -79,6 +83,7 @@ LaneChains chain_strip(LaneChains all, std::int64_t n) {
   return all;
 }
 
+// llama.cpp's plain buffers: eight chains per output, one for each lane of a 256-bit vector.
 void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const float* bias,
                 PaddedOutputs& y) {
   const OffsetCodes<std::int16_t> words(x, 0);
@@ -144,6 +149,7 @@ void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, deta
 
 void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, detail::GgmlRounding rounding,
                  const std::string& nan_text, Tensor& codes, Tensor& steps) {
+  // The engine does not check for NaN: an empty text selects its behaviour.
   if (ggml_codes(x, extreme_codes, rounding, codes, steps) && !nan_text.empty()) throw NumericError(nan_text);
 }
 

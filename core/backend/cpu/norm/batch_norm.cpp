@@ -21,9 +21,11 @@ std::vector<T> repeated_row(const Tensor& numbers, std::int64_t row, std::int64_
   return cpu::repeated<T>(numbers.data<T>() + row * channels, channels);
 }
 
+// x: [rows, C], C innermost. The loops run over runs of `width` elements, a multiple of C.
 void moment_sums(const double* x, std::int64_t count, std::int64_t width, const double* first, double* sums,
                  double* squares) {
   for (std::int64_t i = 0; i < count; ++i) {
+    // Differences to the first row of the block are small, so the squares do not cancel in the variance.
     const double shifted = x[i] - first[i % width];
     sums[i % width] += shifted;
     squares[i % width] += shifted * shifted;
@@ -58,6 +60,7 @@ std::vector<T> block_sums(const RunBlocks& blocks, std::int64_t channels, F&& ad
     std::vector<T> runs(static_cast<std::size_t>(2 * blocks.width), T{0});
     T* products = runs.data() + blocks.width;
     add(begin, end, runs.data(), products);
+    // A run repeats the channels, so several columns of a run belong to one channel.
     T* out = parts.data() + 2 * (begin / blocks.size) * channels;
     for (std::int64_t i = 0; i < blocks.width; ++i) {
       out[i % channels] += runs[static_cast<std::size_t>(i)];
@@ -80,13 +83,16 @@ void join(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std:
     const T* part = parts.data() + 2 * b * channels;
     const X* first = x + blocks.begin(b);
     for (std::int64_t c = 0; c < channels; ++c) {
+      // The block has the mean first + offset, and `squares` is the sum of squared differences to that mean.
       const double offset = static_cast<double>(part[c]) / rows;
       const double delta = static_cast<double>(static_cast<T>(first[c])) + offset - mean[c];
       const double squares = static_cast<double>(part[channels + c]) - offset * offset * rows;
       mean[c] += delta * share;
+      // Rounding can make `squares` slightly negative.
       variance[c] += std::max(0.0, squares) + delta * delta * before * share;
     }
   }
+  // Empty input: 0 / 1.
   const double rows = std::max(1.0, static_cast<double>(blocks.elements / channels));
   for (std::int64_t c = 0; c < channels; ++c) variance[c] /= rows;
 }
@@ -138,6 +144,7 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
         });
     for (std::int64_t b = 0; b < blocks.count; ++b)
       for (std::int64_t i = 0; i < 2 * channels; ++i)
+        // Blocks are fixed by the shape and added in order: the bits do not depend on threads.
         sums[i] += static_cast<double>(parts[static_cast<std::size_t>(2 * b * channels + i)]);
   });
 }

@@ -35,6 +35,8 @@ void add_columns(std::int64_t runs, std::int64_t width, std::int64_t column, flo
     a[k] = load_floats(sums + column + k * lanes);
     b[k] = load_floats(products + column + k * lanes);
   }
+  // The accumulators of each column stay in registers over all runs. Column i has one chain of additions on
+  // every target, which gives the same bits.
   for (std::int64_t r = 0; r < runs; ++r)
     for (std::int64_t k = 0; k < abreast; ++k) {
       const std::int64_t i = column + k * lanes;
@@ -61,6 +63,7 @@ std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, f
   return column;
 }
 
+// X is float, or int32 sums of products, which are read as floats.
 template <class X>
 void add_moments(const X* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
                  float* squares) {
@@ -75,6 +78,7 @@ void add_moments(const X* x, std::int64_t count, std::int64_t width, const float
   const X* last = x + runs * width;
   for (std::int64_t i = add_runs(1, width, rest, sums, squares, make_terms(last)); i < rest; ++i) {
     const float shifted = static_cast<float>(last[i]) - first[i];
+    // The last columns of an incomplete run, with the same operations.
     sums[i] += shifted;
     squares[i] += shifted * shifted;
   }
@@ -117,6 +121,7 @@ template <class X>
 void normalize_gradient(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* m,
                         const float* f, const float* p, const float* t, float* dx) {
   visit_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+    // dx = dy * f + (x - m) * p + t: the two sums over the batch are already in p and t.
     io.store(normalized_gradient(io.load(dy + at), io.load(x + at), io.load(m + i), io.load(f + i),
                                  io.load(p + i), io.load(t + i)),
              dx + at);

@@ -8,6 +8,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
+// The row loops of the header, compiled for every instruction set. f64 uses the build's own set.
 void LayerNormGradients(const cpu::LayerNormRow<float>& row, std::int64_t n, float* dx, float* dgamma,
                         float* dbeta) {
   cpu::layer_norm_row_gradients(row, n, dx, dgamma, dbeta);

@@ -17,6 +17,7 @@ void each_line(const AxisView& view, F&& f) {
   const std::int64_t lines = view.size == 0 ? 0 : view.outer * view.inner;
 #pragma omp parallel for schedule(static) if (lines * view.size > 8192)
   for (std::int64_t line = 0; line < lines; ++line)
+    // x: [outer, size, inner]. Elements of a line are `inner` apart.
     f((line / view.inner) * view.size * view.inner + line % view.inner);
 }
 
@@ -44,6 +45,7 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
     each_line(view, [&](std::int64_t at) {
+      // Subtracting the largest value keeps exp from overflow.
       T largest = in[at], sum = 0;
       for (std::int64_t i = 1; i < view.size; ++i) largest = std::max(largest, in[at + i * view.inner]);
       for (std::int64_t i = 0; i < view.size; ++i) {
@@ -91,6 +93,7 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
     const T* p = log_p.data<T>();
     for (std::int64_t n = 0; n < rows; ++n, p += classes) {
       if (label[n] == rule.ignored) continue;
+      // `count` is the sum of the weights, so that the loss is a weighted mean, as in torch.
       const double weight = of.weight(label[n]);
       count += weight;
       total -= (1.0 - smoothing) * weight * static_cast<double>(p[label[n]]);
@@ -113,6 +116,7 @@ void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const Lab
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();
+    // The loss is a mean: its gradient has the total weight as divisor.
     const T factor = static_cast<T>(detail::mean_or_zero(dy.item(), totals.data<double>()[1]));
 #pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
     for (std::int64_t n = 0; n < rows; ++n) {

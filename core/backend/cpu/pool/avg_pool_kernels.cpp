@@ -28,6 +28,7 @@ hn::Vec<D> load_values(D d, const From* p, float scale) {
   }
 }
 
+// x: [n, h, w, c], y: [n, oh, ow, c]. `row` counts the rows of y over all images.
 template <class From, class T>
 void average_row(const AveragePool& p, std::int64_t row) {
   const PoolSizes s = p.sizes;
@@ -37,10 +38,12 @@ void average_row(const AveragePool& p, std::int64_t row) {
     const T count = static_cast<T>(p.include_padding ? window.padded_pixels(s) : window.pixels());
     T* y = static_cast<T*>(p.out) + (row * s.ow + j) * s.c;
     visit_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
+      // ONNX Runtime adds in (h, w) order, which determines the bits.
       auto sum = hn::Zero(d);
       for (std::int64_t h = window.top; h < window.bottom; ++h)
         for (std::int64_t w = window.left; w < window.right; ++w)
           sum = hn::Add(sum, load_values(d, image + (h * s.w + w) * s.c + c, p.scale));
+      // A division, not a multiplication by 1 / count: only then ties round as in ONNX Runtime.
       hn::StoreU(hn::Div(sum, hn::Set(d, count)), d, y + c);
     });
   }
@@ -59,6 +62,8 @@ void AveragePoolRow(const AveragePool& p, std::int64_t row) {
   }
 }
 
+// Gathers per input pixel instead of scattering per window: rows of dx are independent, and the order of sums
+// is fixed.
 template <class T>
 void average_gradient(const AveragePool& p, std::int64_t row) {
   const PoolSizes s = p.sizes;
@@ -76,6 +81,7 @@ void average_gradient(const AveragePool& p, std::int64_t row) {
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
           const Window window(s, i, j);
           const std::int64_t pixels = p.include_padding ? window.padded_pixels(s) : window.pixels();
+          // Windows at the border have fewer pixels.
           const T share = pixels == whole ? share_of_whole : T{1} / static_cast<T>(pixels);
           const auto gradient = hn::LoadU(d, dy + (i * s.ow + j) * s.c + c);
           sum = hn::Add(sum, hn::Mul(gradient, hn::Set(d, share)));
@@ -99,6 +105,7 @@ void sum_codes(const void* codes, std::int64_t pixels, std::int64_t channels, st
       if constexpr (sizeof(Code) == 4)
         sum = hn::Add(sum, v);
       else
+        // int32 is exact for up to 2^23 pixels of 8-bit codes.
         sum = hn::Add(sum, hn::PromoteTo(d, v));
     }
     hn::StoreU(sum, d, sums + c);

@@ -48,6 +48,7 @@ void store_places(D, hn::Vec<PlaceTag<D>> places, Place* p) {
 /// Returns where v replaces the best value: if it is larger or NaN.
 template <class D, class V>
 hn::Mask<D> wins(D, V v, V best) {
+  // NaN wins, as in torch. A comparison alone would drop it.
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return hn::Or(hn::Gt(v, best), hn::IsNaN(v));
   return hn::Gt(v, best);
 }
@@ -63,6 +64,8 @@ struct NoFlip {
   }
 };
 
+// Bits of -1 turn v into -v - 1, which reverses the order of int32: the maximum is then the minimum. It
+// cannot overflow, unlike -v.
 struct Flip {
   const std::int32_t* bits;
 
@@ -88,6 +91,7 @@ HWY_INLINE void max_window(D d, const PoolSizes& s, const Window& window, const 
   for (std::int64_t h = window.top; h < window.bottom; ++h)
     for (std::int64_t w = window.left; w < window.right; ++w) {
       const auto v = flip.load(d, at(h, w), c);
+      // Strictly larger: the first of equal maxima wins, as in torch.
       const auto won = wins(d, v, best);
       best = hn::IfThenElse(won, v, best);
       if (argmax != nullptr)
@@ -98,6 +102,7 @@ HWY_INLINE void max_window(D d, const PoolSizes& s, const Window& window, const 
   if (argmax != nullptr) store_places(d, place, argmax + c);
 }
 
+// x: [n, h, w, c], y: [n, oh, ow, c]. `row` counts the rows of y over all images.
 template <class T, class Place, class Flipped>
 void max_row(const MaxPoolRows& p, std::int64_t row, const Flipped& flip) {
   const PoolSizes s = p.sizes;
@@ -114,6 +119,7 @@ void max_row(const MaxPoolRows& p, std::int64_t row, const Flipped& flip) {
 
 template <class T>
 void typed_max_row(const MaxPoolRows& p, std::int64_t row) {
+  // Positions of 32 bits need lanes of at least 32 bits. The caller widens shorter codes.
   if constexpr (sizeof(T) >= 4)
     if (p.argmax_dtype == DType::i32) return max_row<T, std::uint32_t>(p, row, NoFlip{});
   max_row<T, std::uint8_t>(p, row, NoFlip{});
@@ -154,6 +160,7 @@ void max_gradient(const MaxPoolGradient& p, std::int64_t row) {
       auto sum = hn::Zero(d);
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+          // The position of this pixel in window (i, j). dy passes where the window's maximum is here.
           const std::int64_t at = (i * s.ow + j) * s.c + c, place = (h - i * s.sh) * s.kw + (w - j * s.sw);
           const auto here = hn::Set(du, static_cast<hn::TFromD<decltype(du)>>(place));
           const auto won = hn::Eq(load_places(d, argmax + at), here);

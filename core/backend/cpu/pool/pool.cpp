@@ -29,6 +29,8 @@ std::vector<std::int32_t> falling(const Tensor& factor) {
 
 void max_pool(const Tensor& x, const PoolSizes& s, Tensor& y, Tensor* argmax, const Tensor& factor) {
   if (argmax != nullptr && argmax->dtype() == DType::i32 && bit_width(x.dtype()) < 32) {
+    // Windows of more than 255 positions need positions of 32 bits, and the kernels store them from lanes of
+    // at least 32 bits.
     Tensor wide = Tensor::empty(y.shape(), DType::i32, y.device(), y.layout());
     max_pool(x.to(DType::i32), s, wide, argmax, {});
     return y.copy_from(wide.to(x.dtype()));
@@ -46,6 +48,7 @@ void max_pool(const Tensor& x, const PoolSizes& s, Tensor& y, Tensor* argmax, co
 
 void max_pool_backward(const Tensor& dy, const Tensor& argmax, const PoolSizes& s, Tensor& dx) {
   const MaxPoolGradient pool{s, dy.dtype(), argmax.dtype(), dy.raw(), argmax.raw(), dx.mutable_raw()};
+  // One task per row of dx: no two tasks write the same element.
   each_row(s.n * s.h, inputs(s), [&](std::int64_t row) { max_pool_row_backward(pool, row); });
 }
 

@@ -11,6 +11,8 @@ namespace {
 constexpr std::size_t kCounted = 1 << 15;
 static_assert(kCounted <= kFullTables);
 
+// Tables of 16 bits stay in the first-level cache for 2048 bins. They are added to 64-bit counts before a
+// counter can overflow.
 void flush(std::vector<std::uint16_t>& tables, std::span<std::int64_t> counts) {
 #pragma omp critical(fakequant_count)
   for (std::size_t b = 0; b < counts.size(); ++b)
@@ -26,6 +28,7 @@ void count(const Tensor& t, const BinRule& rule, std::span<std::int64_t> counts)
   detail::FirstError error;
 #pragma omp parallel if (blocks > 8)
   {
+    // Own tables per thread: counters have no contention, and integer counts do not depend on the threads.
     std::vector<std::uint16_t> tables;
     const bool made = error.keep([&] { tables.resize((counts.size() + 1) * kTables); });
     std::size_t pending = 0;

@@ -36,6 +36,8 @@ HWY_ATTR void find_bins(const float* x, std::size_t count, const detail::BinRule
   }
 }
 
+// Neighbours count in different tables. Equal neighbours, for example zeros after a ReLU, would otherwise
+// wait for each other's store.
 HWY_ATTR void add(const std::int32_t* at, std::size_t count, std::uint16_t* tables) {
   for (std::size_t i = 0; i < count; i += cpu::kTables)
     for (std::size_t k = 0; k < cpu::kTables; ++k)
@@ -52,6 +54,7 @@ void CountInto(const float* x, std::size_t count, const detail::BinRule& rule, s
   }
   if (i == count) return;
   float rest[kChunk];
+  // Infinity is above the last bin: the padding is counted as dropped.
   std::fill(std::copy(x + i, x + count, rest), rest + kChunk, std::numeric_limits<float>::infinity());
   find_bins(rest, kChunk, rule, bins, at);
   add(at, (count - i + cpu::kTables - 1) / cpu::kTables * cpu::kTables, tables);

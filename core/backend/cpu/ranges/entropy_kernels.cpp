@@ -28,12 +28,15 @@ HWY_ATTR hn::Vec<Doubles> within(const double* at_edges, std::size_t level) {
   return hn::Sub(hn::LoadU(d, at_edges + level + 1), hn::LoadU(d, at_edges + level));
 }
 
+// Quantizing a histogram spreads the count of a level evenly over its non-empty bins. The divergence of both
+// needs one term per level, count * log(count / filled), which prefix sums give without a loop over bins.
 double LevelEntropy(const cpu::EntropySums& sums, std::size_t bins, int levels_log2) {
   const Doubles d;
   const std::size_t levels = std::size_t{1} << levels_log2;
   const auto one = hn::Set(d, 1.0);
   auto sum = hn::Zero(d);
   Edges edges;
+  // Level d ends at ceil((d + 1) * bins / levels) = (levels - 1 + (d + 1) * bins) >> levels_log2.
   std::size_t end = levels - 1;
   for (std::size_t level = 0; level < levels; level += kLevels) {
     const std::size_t count = std::min(kLevels, levels - level);
@@ -44,6 +47,7 @@ double LevelEntropy(const cpu::EntropySums& sums, std::size_t bins, int levels_l
     }
     for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
       const auto here = within(edges.counts, k), filled = within(edges.filled, k);
+      // Empty levels: 0 / 1, and log(1) = 0.
       const auto mean = hn::Max(hn::Div(here, hn::Max(filled, one)), one);
       sum = hn::Add(sum, hn::Mul(here, hn::Log(d, mean)));
     }

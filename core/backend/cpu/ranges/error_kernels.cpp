@@ -18,6 +18,7 @@ using DoubleVector = hn::Vec<Doubles>;
 
 constexpr std::size_t kChunk = 128;  // points between checks of the limit
 
+// ModelOpt's integers: clamp(rint(x * scale)) / divisor.
 struct Integers {
   FloatVector scale, divisor, lower, upper;
   explicit Integers(const cpu::FakeQuantRule& r)
@@ -41,6 +42,7 @@ HWY_ATTR DoubleVector with_errors(DoubleVector sum, const float* q, const float*
   const Doubles d;
   const hn::Rebind<float, Doubles> f;
   for (std::size_t i = 0; i < size; i += hn::Lanes(d)) {
+    // In f64: counts reach billions, and candidates may differ by 1e-7 of their error.
     const auto error = hn::Sub(hn::PromoteTo(d, hn::LoadU(f, q + i)), hn::PromoteTo(d, hn::LoadU(f, c + i)));
     sum = hn::Add(sum, hn::Mul(hn::Mul(error, error), hn::LoadU(d, counts + i)));
   }
@@ -55,11 +57,13 @@ double error_sum(const cpu::ErrorPoints& points, const Rule& rule, double limit)
   HWY_ALIGN float q[kChunk];
   double total = 0;
   DoubleVector sum = hn::Zero(d);
+  // A range that is already worse than the best one needs no exact sum.
   for (std::size_t i = 0; i < points.centres.size() && total <= limit; i += kChunk) {
     const std::size_t size = std::min(kChunk, points.centres.size() - i);
     for (std::size_t k = 0; k < size; k += hn::Lanes(f))
       hn::StoreU(rule.value(hn::LoadU(f, c + i + k)), f, q + k);
     sum = with_errors(sum, q, c + i, points.counts.data() + i, size);
+    // One horizontal sum per 128 points: cheap, and early enough to stop.
     total = hn::GetLane(hn::SumOfLanes(d, sum));
   }
   return total;
@@ -81,6 +85,7 @@ namespace cpu {
 
 ErrorPoints::ErrorPoints(const std::vector<float>& c, const std::vector<double>& n) {
   for (std::size_t i = 0; i < c.size(); ++i) {
+    // Even positions count from the end, odd ones from the beginning.
     const std::size_t k = i % 2 == 0 ? c.size() - 1 - i / 2 : i / 2;
     if (n[k] == 0) continue;
     centres.push_back(c[k]);

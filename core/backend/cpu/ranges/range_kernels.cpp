@@ -18,6 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Bits = hn::RebindToSigned<Floats>;
 
+// One pass finds both: calibrators need the magnitude, asymmetric grids also the minimum.
 struct Lane {
   hn::Vec<Bits> magnitude;
   hn::Vec<Floats> minimum;
@@ -38,6 +39,7 @@ cpu::Extremes take_one(const cpu::Extremes& seen, float x) {
 
 cpu::Extremes FindExtremes(const float* x, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  // The minimum begins at x[0], because the range of a tensor need not include 0.
   const Lane start{hn::Zero(Bits()), hn::Set(Floats(), x[0])};
   // Four independent chains hide the latency of min and max.
   Lane a = start, b = start, c = start, d = start;
@@ -58,6 +60,7 @@ cpu::Extremes FindExtremes(const float* x, std::int64_t count) {
   return out;
 }
 
+// One range per element: channels innermost, or blocks of one element.
 void RaiseMagnitudes(const float* x, std::int64_t count, std::int32_t* out) {
   const Bits bits;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(bits));
@@ -67,10 +70,12 @@ void RaiseMagnitudes(const float* x, std::int64_t count, std::int32_t* out) {
   for (; i < count; ++i) out[i] = std::max(out[i], std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
 }
 
+// x: [blocks, length], out: [blocks].
 void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   for (std::int64_t k = 0; k < blocks; ++k, x += length) {
     cpu::fetch_ahead(x, length);
+    // `length` is a multiple of 16, the lanes of the widest vectors: no rest.
     auto most = magnitude_bits(hn::LoadU(Floats(), x));
     for (std::int64_t i = lanes; i < length; i += lanes)
       most = hn::Max(most, magnitude_bits(hn::LoadU(Floats(), x + i)));
@@ -78,6 +83,7 @@ void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, s
   }
 }
 
+// x: [tiles, rows, columns], out: [tiles, columns]. Columns stay in registers over the rows.
 void ColumnMagnitudes(const float* x, std::int64_t tiles, std::int64_t rows, std::int64_t columns,
                       std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));

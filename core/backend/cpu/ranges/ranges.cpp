@@ -40,6 +40,7 @@ void channel_amax(const float* x, std::int64_t count, const Channels& view, std:
   detail::FirstError error;
 #pragma omp parallel if (blocks > 16)
   {
+    // Maxima do not depend on the order, so threads merge in any order.
     std::vector<std::int32_t> own;
     const bool made = error.keep([&] { own.resize(static_cast<std::size_t>(view.channels)); });
 #pragma omp for schedule(static) nowait
@@ -56,6 +57,7 @@ void channel_amax(const float* x, std::int64_t count, const Channels& view, std:
 void axes_amax(const float* x, const Shape& shape, const Shape& kept, std::int32_t* out) {
   Shape stride(shape.size()), index(shape.size());
   std::int64_t step = 1;
+  // `kept` has size 1 along reduced axes: their stride is 0.
   for (std::size_t a = shape.size(); a-- > 0; step *= kept[a]) stride[a] = kept[a] == 1 ? 0 : step;
   for (std::int64_t i = 0, at = 0, count = numel(shape); i < count; ++i) {
     out[at] = std::max(out[at], magnitude(x[i]));
@@ -72,6 +74,7 @@ void axes_amax(const float* x, const Shape& shape, const Shape& kept, std::int32
 void raise_blocks(const float* x, std::int64_t begin, std::int64_t end, const detail::BlockMap& map,
                   std::int32_t* out) {
   const std::int64_t length = map.last.length, columns = map.last.size;
+  // The usual cases have kernels: blocks along the last axis, and tiles with one block per column.
   if (map.consecutive() && length % 16 == 0)
     return block_magnitudes(x + begin, (end - begin) / length, length, out + begin / length);
   if (map.columns() && columns % 16 == 0) {
@@ -95,6 +98,7 @@ Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
   const Shape shape = detail::range_shape(x.shape(), axes);
   Tensor out = Tensor::zeros(shape);
   auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  // One kept axis, or none: channels, in any layout.
   if (axes.size() <= 1 || shape.empty()) {
     const int axis = axes.empty() || numel(shape) == 1 ? -1 : axes[0];
     channel_amax(x.data<float>(x.layout()), x.numel(), Channels::of(x.shape(), x.layout(), axis), bits);
@@ -113,6 +117,7 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
   const auto map = detail::BlockMap::of(x.shape(), by.block_shape(x.shape()), x.layout());
 #pragma omp parallel for schedule(static) if (chunks > 16)
   for (std::int64_t c = 0; c < chunks; ++c) {
+    // Chunks are cut between blocks, so that no two threads update one range.
     const std::int64_t begin = map.cut(c * kBlock), end = c + 1 == chunks ? count : map.cut((c + 1) * kBlock);
     if (begin < end) raise_blocks(values, begin, end, map, bits);
   }
@@ -131,11 +136,13 @@ detail::ValueRange range(const Tensor& x) {
 #pragma omp critical(fakequant_range)
     all = wider(all, own);
   }
+  // -0 + 0 = +0: the sign of a zero minimum would depend on the order.
   return {std::bit_cast<float>(all.magnitude), all.minimum + 0.0f};
 }
 
 void check_finite(const Tensor& amax, const std::string& nan, const std::string& infinity) {
   const auto* v = amax.data<float>(amax.layout());
+  // One vector pass tests all ranges. Only an invalid one needs the loop.
   if (amax.numel() > 0 && std::isfinite(std::bit_cast<float>(extremes(v, amax.numel()).magnitude))) return;
   for (std::int64_t i = 0; i < amax.numel(); ++i)
     if (!std::isfinite(v[i])) throw NumericError(std::isnan(v[i]) ? nan : infinity);

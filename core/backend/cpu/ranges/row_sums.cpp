@@ -44,6 +44,8 @@ void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) 
   double lanes[8] = {};
   std::int64_t zeros = 0;
   for (std::int64_t i = 0; i < count; ++i) {
+    // Eight independent sums hide the latency of addition and let the compiler vectorize. Their order is
+    // fixed.
     lanes[i % 8] += std::fabs(static_cast<double>(x[i]));
     zeros += x[i] == 0 ? 1 : 0;
   }
@@ -84,6 +86,7 @@ void sweep_ranges(const RangeRows& rows, const std::vector<float>& ranges, float
     if (own[r] == largest) return;
     std::vector<double> errors(ranges.size());
     add_squared_errors({rows.row(r), static_cast<std::size_t>(rows.length())}, ranges, format, errors.data());
+    // min_element returns the first of equal errors.
     own[r] = ranges[static_cast<std::size_t>(std::ranges::min_element(errors) - errors.begin())];
   };
   detail::FirstError error;

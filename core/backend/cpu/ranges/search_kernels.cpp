@@ -22,6 +22,7 @@ namespace {
 /// Adds squared errors for a vector of ranges, one element after the other.
 template <class Candidate>
 void sum_squares(const float* x, std::int64_t count, const Candidate& candidate, double* errors) {
+  // Sums of 64 squares in f32 lose few bits and run at the full vector width. f64 sums take over then.
   constexpr std::int64_t run = 64;
   const FloatTag d;
   HWY_ALIGN float sums[HWY_MAX_BYTES / sizeof(float)];
@@ -59,12 +60,15 @@ float largest_magnitude(const float* x, std::int64_t count) {
 }
 
 /// Adds errors measured in steps, converted to errors of values.
+// Dividing by the square of the scale at the end saves a division per element. The caller has checked that
+// the scale's square neither overflows nor vanishes in f64.
 void code_errors(const float* x, std::int64_t count, FloatVector amax, FloatVector scale, float lower,
                  float bound, double* errors) {
   const FloatTag d;
   const auto low = hn::Set(d, lower), high = hn::Set(d, bound);
   HWY_ALIGN float scales[HWY_MAX_BYTES / sizeof(float)];
   hn::Store(scale, d, scales);
+  // No candidate clips: the clamp can be left out.
   if (lower < 0 && within(amax, largest_magnitude(x, count), std::numeric_limits<float>::max()))
     sum_squares(x, count, CodeCandidate<FloatVector, false>{scale, low, high}, errors);
   else
@@ -76,6 +80,8 @@ void code_errors(const float* x, std::int64_t count, FloatVector amax, FloatVect
 void integer_errors(const float* x, std::int64_t count, FloatVector amax, float lower, float bound,
                     double* errors) {
   const IntegerCandidate<FloatVector> candidate(amax, lower, bound);
+  // From fastest to slowest: errors in steps, a division by multiplication with correction, and a true
+  // division.
   if (bound <= CodeCandidate<FloatVector, true>::most_codes && within(candidate.scale, 0x1p-100f, 0x1p100f))
     return code_errors(x, count, amax, candidate.scale, lower, bound, errors);
   if (kFused && hn::AllTrue(FloatTag(), divides_exactly(candidate.divisor)))
@@ -94,6 +100,7 @@ void SquaredErrors(const float* x, std::int64_t count, const float* amax, std::i
     HWY_ALIGN float ranges[HWY_MAX_BYTES / sizeof(float)] = {};
     double sums[HWY_MAX_BYTES / sizeof(float)] = {};
     const std::int64_t some = std::min(lanes, candidates - k);
+    // Candidates are lanes: each element of x is loaded once for a vector of candidates.
     std::fill_n(std::copy_n(amax + k, some, ranges), lanes - some, 1.0f);
     sum(x, count, hn::Load(d, ranges), format.lower(), format.bound(), sums);
     for (std::int64_t i = 0; i < some; ++i) errors[k + i] += sums[i];

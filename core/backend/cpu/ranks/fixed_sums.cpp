@@ -13,7 +13,9 @@ void add_fixed(std::span<const Tensor> terms, int shift, Tensor& sums) {
   const double scale = std::ldexp(1.0, shift);
 #pragma omp parallel for
   for (std::int64_t i = 0; i < sums.numel(); ++i) {
+    // Integer addition has no order: the sum over ranks has the same bits for any number of ranks.
     std::int64_t sum = 0;
+    // All ranks use one shift, which depends on the largest magnitude of all ranks, so that no sum overflows.
     for (const float* term : added) sum += scalar::to_fixed(term[i], scale);
     out[i] = sum;
   }

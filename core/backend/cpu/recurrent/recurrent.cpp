@@ -13,6 +13,7 @@ namespace {
 /// Calls work(begin, end) for blocks of rows.
 template <class Work>
 void parallel_rows(std::int64_t rows, std::int64_t width, const Work& work) {
+  // Blocks of about 1024 elements: small enough for all threads, large enough for one dispatch each.
   const std::int64_t block = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(width, 1)),
                      blocks = (rows + block - 1) / block;
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements / 4)
@@ -21,6 +22,8 @@ void parallel_rows(std::int64_t rows, std::int64_t width, const Work& work) {
 
 }  // namespace
 
+// gates, of_state: [rows, G * width], the products of the input and of the state with the weights. Only
+// elementwise work remains.
 void recurrent_step(detail::RecurrentStep& step) {
   const std::int64_t rows = step.state.dim(0), width = step.state.dim(1);
   if (step.state.dtype() == DType::f32)
@@ -56,6 +59,7 @@ struct Ends {
   bool nan = false;
 };
 
+// The range begins at [0, 0], so it includes 0. std::min and std::max skip a NaN, which `nan` reports.
 Ends find_ends(const float* x, std::int64_t count) {
   float low = 0, high = 0;
   int nan = 0;
@@ -84,6 +88,7 @@ void parallel_rows(const Tensor& x, std::int64_t ranges, const Work& work) {
 
 }  // namespace
 
+// Run-time quantization to u8 codes, as in ONNX's DynamicQuantizeLinear. Row r has range r % ranges.
 void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
   const std::int64_t rows = x.dim(0), width = x.dim(1), ranges = grids.dim(0);
   const auto* in = x.data<float>();
@@ -92,6 +97,7 @@ void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::str
     own[static_cast<std::size_t>(row)] = find_ends(in + row * width, width);
   });
   for (std::size_t row = 0; row < own.size(); ++row)
+    // Minimum and maximum do not depend on the order, so any split over threads gives the same ranges.
     ends[row % ends.size()] = wider(ends[row % ends.size()], own[row]);
   auto* numbers = grids.mutable_data<float>();
   for (std::size_t i = 0; i < ends.size(); ++i) {

@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
+// Rows are handled one by one: the gates of a row are `width` apart.
 void StepRows(detail::RecurrentCell cell, const detail::RecurrentArrays<float>& a, std::int64_t begin,
               std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row)

@@ -16,6 +16,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Primitives of update_formulas-inl.h for vectors of float and double.
 template <class V>
 HWY_INLINE V add_(V a, V b) {
   return hn::Add(a, b);
@@ -54,6 +55,7 @@ HWY_ATTR Lanes<T> set(T value) {
   return hn::Set(LaneTag<T>(), value);
 }
 
+// PyTorch's order: scale of the gradient, weight decay, momentum, then the step.
 template <class T>
 void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t begin, std::int64_t end) {
   visit_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
@@ -64,6 +66,7 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
     const auto p = io.load(a.parameter + i);
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     auto direction = g;
+    // Nesterov's variant as in torch.optim.SGD: g + momentum * m.
     if (a.momentum != nullptr) {
       const auto m = sgd_momentum(io.load(a.momentum + i), set(f.momentum), g);
       io.store(m, a.momentum + i);
@@ -73,6 +76,7 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
   });
 }
 
+// Adam and AdamW (Kingma and Ba 2015; Loshchilov and Hutter 2019).
 template <class T>
 void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_t begin, std::int64_t end) {
   visit_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
@@ -80,7 +84,9 @@ void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_
     cpu::fetch_ahead(a.gradient + i);
     cpu::fetch_ahead(a.mean + i);
     cpu::fetch_ahead(a.square + i);
+    // `keep` is 1 - lr * decay for decoupled weight decay (AdamW), else 1.
     const auto p = mul_(io.load(a.parameter + i), set(a.keep));
+    // The bias corrections are in `rate` and `root`, computed once per step.
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     const auto m = adam_mean(io.load(a.mean + i), set(f.beta1), g, set(f.rest1));
     const auto v = adam_square(io.load(a.square + i), set(f.beta2), g, set(f.rest2));
@@ -92,6 +98,7 @@ void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_
 
 }  // namespace
 
+// Highway exports functions, not templates.
 void SgdF32(const cpu::SgdArrays<float>& a, const cpu::SgdFactors<float>& f, std::int64_t begin,
             std::int64_t end) {
   sgd(a, f, begin, end);

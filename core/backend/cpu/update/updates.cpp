@@ -20,8 +20,10 @@ template <class Arrays, class F>
 void visit_blocks(const Arrays& arrays, F f) {
   std::int64_t total = 0;
   for (const auto& a : arrays) total += a.n;
+// One parallel region for all arrays: a network has hundreds of small ones.
 #pragma omp parallel if (total > parallel_elements)
   for (const auto& a : arrays) {
+// Arrays are independent, so threads need not wait for each other between them.
 #pragma omp for schedule(static) nowait
     for (std::int64_t i = 0; i < a.n; i += block) f(a, i, std::min(a.n, i + block));
   }
@@ -36,6 +38,7 @@ double block_squares(const T* values, std::int64_t n) {
 }
 
 template <class T>
+// Blocks are added in order, so the norm does not depend on the threads.
 double square_sum(const T* values, std::int64_t n) {
   const std::int64_t blocks = (n + block - 1) / block;
   std::vector<double> parts(static_cast<std::size_t>(blocks));
@@ -68,6 +71,7 @@ void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device) {
   });
 }
 
+// Optimizers other than SGD and Adam: one formula per element, without vectors.
 template <class T>
 void rule(const detail::AnyRuleList<T>& arrays, Device) {
   std::visit(
@@ -95,6 +99,7 @@ template void rule(const detail::AnyRuleList<float>&, Device);
 template void rule(const detail::AnyRuleList<double>&, Device);
 
 double sum_of_squares(std::span<const Tensor> tensors, Device) {
+  // Tensors are added in order.
   double sum = 0;
   for (const auto& t : tensors)
     detail::visit_float(t.dtype(), "norm",

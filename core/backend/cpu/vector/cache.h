@@ -11,8 +11,8 @@
 namespace fq::cpu {
 
 /// Returns whether a tensor of this size exceeds the last-level cache, or the share of a large cache that
-/// other work leaves. The next reader then finds no part of it in the cache. /// ssing the caches avoids
-/// reading its cache lines first.
+/// other work leaves. The next reader then finds no part of it in the cache. Writes that bypass the caches
+/// avoid reading its cache lines first.
 inline bool beyond_cache(std::int64_t bytes) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   static const std::int64_t size = sysconf(_SC_LEVEL3_CACHE_SIZE);

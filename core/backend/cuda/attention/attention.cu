@@ -30,6 +30,7 @@ struct AttentionWeights {
   const T* mask;
   T* scores;
 
+  // scores: [rows, keys]. The mask is broadcast by strides of 0, so it needs no copy of this size.
   FQ_HD void load_scores(std::int64_t row, std::int64_t first, int count, T (&v)[group_size]) const {
     const T* own = mask == nullptr ? nullptr : mask + rows.mask_offset(row) + first * rows.mask_strides[3];
     load_group(scores + row * shape.length + first, count, v);
@@ -53,6 +54,7 @@ struct AttentionWeights {
   }
   FQ_HD SumOf<T> exponential_sum(std::int64_t row, int lane, std::int64_t seen, T largest, Kept& kept) const {
     SumOf<T> sum{};
+    // Every visible score is -infinity: exp(-inf - -inf) would be NaN.
     const bool none = largest == -std::numeric_limits<T>::infinity();
     visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {
       for (int j = 0; j < group_size; ++j) {
@@ -60,6 +62,7 @@ struct AttentionWeights {
         of.v[j] = none || first + j >= seen ? T{0} : fq::detail::softmax_power(of.v[j], largest);
         sum.add(of.v[j]);
       }
+      // The first group stays in registers. Others go to memory and are read by `divide`.
       if (lane * group_size != first) store_group(scores + row * shape.length + first, count, of.v);
     });
     return sum;
@@ -69,6 +72,7 @@ struct AttentionWeights {
     const auto load = [&](std::int64_t first, int count, Kept& to) { load_group(own + first, count, to.v); };
     visit_lane_values<true>(shape, lane, kept, load, [&](std::int64_t first, int count, Kept& of) {
       for (int j = 0; j < group_size; ++j)
+        // A row without visible keys stays 0.
         if (j < count && sum != T{0}) of.v[j] /= sum;
       store_group(own + first, count, of.v);
     });
@@ -88,6 +92,7 @@ struct AttentionWeights {
   }
 };
 
+// ds = p * (dp - sum(dp * p)) * scale, in place.
 template <class T>
 struct AttentionWeightsBackward {
   static constexpr int phases = 2 + join_phases;
@@ -138,12 +143,14 @@ struct AttentionWeightsBackward {
 };
 
 /// Rotates one pair per thread, or copies one element after the pairs.
+// x, y: [.., rows, width], table: [rows, pairs, 2].
 template <class T>
 struct Rotate {
   Rotation rotation;
   const T *x, *table;
   T* y;
   FQ_HD void operator()(std::int64_t i) const {
+    // Items of a row: its pairs, then the elements that are not rotated.
     const std::int64_t items = rotation.width - rotation.pairs, row = quotient(i, items),
                        item = i - row * items, at = row * rotation.width;
     if (item >= rotation.pairs) {

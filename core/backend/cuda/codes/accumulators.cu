@@ -10,6 +10,7 @@ std::uint8_t* mask_data(Tensor* mask) {
   return mask != nullptr ? mutable_device_data<std::uint8_t>(*mask) : nullptr;
 }
 
+// One small launch prepares them, so that the kernel over the sums has no division.
 /// Per-channel arrays: scale (one or one per channel), scale / step, shift / step.
 struct ChannelNumbers {
   const float *scale, *shift, *step;  // the last two may be null
@@ -41,7 +42,9 @@ class ChannelReader {
                 nullptr,
                 nullptr,
                 AxisBlocks::of(sums.shape(), sums.layout(), axis)} {
+    // Rows of the table begin at 16 bytes, for vector loads.
     const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
+    // Values need only the scales, which are already one per channel.
     if (grid == nullptr && scale.numel() == channels) return;
     numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
     auto* numbers = mutable_device_data<float>(numbers_);
@@ -71,6 +74,7 @@ struct WithSource {
   [[nodiscard]] float offset() const { return grid != nullptr ? static_cast<float>(grid->zero_point) : 0.0f; }
 
   void operator()(const ProductSums& x) const {
+    // The reader may be destroyed after the launch: its memory is freed in stream order.
     f(ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, grid, nan_text).source());
   }
   void operator()(const NormalizedSums& x) const {
@@ -98,6 +102,7 @@ void with_source(const Accumulator& x, const Grid* grid, const std::string& nan_
 }
 
 template <class Source>
+// Eight elements per thread: one byte of the mask. The ReLU keeps NaN, as on the host.
 struct WriteValues {
   Source source;
   float* out;
@@ -120,6 +125,7 @@ struct WriteValues {
 };
 
 template <class Source>
+// The float values are only needed for the mask. Their formula differs from the formula of the codes.
 struct WriteCodes {
   Source source;
   const float *step, *amax;

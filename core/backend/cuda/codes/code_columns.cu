@@ -59,6 +59,8 @@ struct CodesOfColumns {
       of[j] = RowCodes(format, grid_row(format.grid, scales[j], ranges[j]));
       few = few && of[j].few_bits();
     }
+    // The reciprocal does not give the bits of the division for every scale. Such columns divide, and read
+    // their numbers again instead of keeping them in registers.
     if (!few)
       lines<1>(part, [&](float v, int j) {
         const auto own = grid_row(format.grid, scale[part.column + j], amax[part.column + j]);
@@ -70,6 +72,7 @@ struct CodesOfColumns {
         return Coded{of[j].byte(v), scalar::mask_closed(v, 0.0f, of[j].row.amax)};
       });
     else
+      // A signed range is symmetric, so one comparison replaces two.
       lines<2>(part, [&](float v, int j) { return Coded{of[j].byte(v), scalar::abs_(v) <= of[j].row.amax}; });
   }
 };
@@ -88,6 +91,7 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
   auto& out = call.out;
   const std::int64_t columns = columns_with_scales(out);
   const bool bytes = out.codes.dtype() == DType::i8 || out.codes.dtype() == DType::u8;
+  // Vector loads and whole bytes of the mask need columns in groups of eight, and aligned memory.
   if (columns == 0 || columns % group_size != 0 || !bytes || !packed(call.x) || !packed(out.codes))
     return false;
   const ColumnGroups shape(call.x.numel() / columns, columns, group_size,

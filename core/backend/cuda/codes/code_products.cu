@@ -13,6 +13,7 @@ AxisBlocks repeated(const Tensor& x, const Tensor& scales) {
   return AxisBlocks::repeating(x.numel(), scales.numel());
 }
 
+// out[c] = s_x * s_w[c % scales], rounded once.
 struct ProductScale {
   const float *s_x, *s_w;
   std::int64_t scales;
@@ -22,6 +23,7 @@ struct ProductScale {
   }
 };
 
+// y: [.., C], scale: [1] or [C], bias: [C].
 struct ScaleProducts {
   float* y;
   const float *scale, *bias;  // bias may be null
@@ -37,6 +39,7 @@ struct ScaleProducts {
 };
 
 template <class Out>
+// Rounds the output gradient to bf16. The codes of the other factor are exact in bf16.
 struct ScaleToBf16 {
   const float *x, *scale;
   AxisBlocks scales;
@@ -46,11 +49,13 @@ struct ScaleToBf16 {
     bfloat16 rounded[group_size];
     load_group(x + first, count, v);
     load_blocks(scales, scales.place(first), scale, count, factor);
+    // Rounded to bf16 even if Out is float: every device multiplies the same values.
     for (int j = 0; j < group_size; ++j) rounded[j] = bfloat16(scalar::mul_(v[j], factor[j]));
     store_converted(out + first, count, rounded);
   }
 };
 
+// The product that gave dw had dy * s_w as a factor, and codes of x without their scale s_x.
 struct ScaleWeightGradient {
   float* dw;
   const float *s_x, *s_w;

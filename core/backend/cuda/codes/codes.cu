@@ -29,11 +29,13 @@ Blocks make_blocks(const QuantizedTensor& x) {
   const auto& by = x.grid.granularity;
   const int axis = by.single_axis(x.codes.rank());
   if constexpr (std::is_same_v<Blocks, AxisBlocks>) {
+    // Consecutive blocks are the blocks of one axis that has all elements.
     if (along_axis(x)) return AxisBlocks::of(x.shape(), x.layout(), axis);
     const std::int64_t count = x.codes.numel(), length = block_map(x).last.length;
     return fq::detail::AxisBlocks{count, length, count / length};
   } else {
     if (!along_axis(x) || axis < 0) return block_map(x);
+    // One axis as a map of three axes: a list of tensors has either all AxisBlocks or all BlockMap.
     const AxisView view = fq::detail::memory_view(x.shape(), x.layout(), axis);
     return fq::detail::BlockMap::of({view.outer, view.size, view.inner}, {view.outer, 1, view.inner});
   }
@@ -50,6 +52,7 @@ struct Quantize {
 
   /// Quantizes elements of one row.
   FQ_HD void quantize(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
+    // The quotient needs no division if the scale allows it, and gives the same code (RowCodes).
     const bool few = of.few_bits();
     if (few && format.grid.integer) {
       std::uint8_t bytes[group_size];
@@ -78,6 +81,7 @@ struct Quantize {
     float v[group_size], scales[group_size], ranges[group_size], values[group_size] = {};
     load_group(x + first, count, v);
     const auto place = blocks.place(first);
+    // The usual case: the eight elements share a scale, whose reciprocal is computed once.
     if constexpr (std::is_same_v<Blocks, AxisBlocks>)
       if (const std::int64_t block = shared_block(blocks, place, count); block >= 0)
         return quantize(first, count, v, RowCodes(format, grid_row(format.grid, scale[block], amax[block])));
@@ -131,6 +135,7 @@ struct QuantizeMany {
   int count;
 
   FQ_HD void operator()(std::int64_t g) const {
+    // Binary search: the group belongs to the last tensor that begins at or before it.
     int low = 0, high = count;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
@@ -159,6 +164,7 @@ struct Decode {
   }
 };
 
+// Masked gradients become +0. Words are moved as bits, so one kernel serves all float types of a size.
 template <class Word>
 struct ApplyMask {
   const Word* dy;
@@ -206,6 +212,7 @@ void quantize_many(std::span<const QuantizeCall> calls) {
   }
   if (items.empty()) return;
   const Device device = calls.front().x.device();
+  // All weights of a step in one launch: single launches cost more than the work of small tensors.
   const Storage table = constant(items.data(), items.size() * sizeof items[0], device);
   launch_each(
       device, groups,
@@ -233,6 +240,7 @@ void dequantize(const QuantizedTensor& x, Tensor& out) {
 }
 
 void quantize(std::span<const QuantizeCall> calls) {
+  // The kernel for columns is not used in lists: it has its own shape of launch.
   if (calls.size() > 1) {
     const bool axes = std::ranges::all_of(
         calls, [](const auto& call) { return call.x.numel() == 0 || has_row_blocks(call.out); });

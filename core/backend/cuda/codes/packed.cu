@@ -14,6 +14,7 @@ struct Packing {
   [[nodiscard]] FQ_HD unsigned low() const { return (1u << bits) - 1u; }
 };
 
+// One thread per byte of the result: no two threads write the same byte.
 struct PackCodes {
   Packing packing;
   const std::uint8_t* codes;
@@ -21,12 +22,14 @@ struct PackCodes {
   FQ_HD void operator()(std::int64_t byte) const {
     unsigned packed = 0;
     for (int k = 0; k < packing.per_byte(); ++k)
+      // The upper bits of the last byte are 0.
       if (const std::int64_t i = byte * packing.per_byte() + k; i < packing.count)
         packed |= (codes[i] & packing.low()) << (k * packing.bits);
     out[byte] = static_cast<std::uint8_t>(packed);
   }
 };
 
+// (code ^ sign) - sign extends the sign of a two's complement code.
 struct UnpackCodes {
   Packing packing;
   const std::uint8_t* packed;

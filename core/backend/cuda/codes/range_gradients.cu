@@ -20,6 +20,7 @@ struct RangeShares {
     const auto row = grid_row(format.grid, scale[range], amax[range]);
     const float share = lsq ? fq::detail::lsq_share(x[i], load_code(codes, format, i), row)
                             : fq::detail::clip_share(x[i], row);
+    // PairSum keeps the rounding errors: a sum has about 48 bits.
     sum.add_product(dy[i], share);
   }
   FQ_HD void join(Sum& sum, const Sum& other) const { sum.join(other); }
@@ -62,6 +63,7 @@ void amax_gradient(const fq::detail::RangedValues& values, const QuantizedTensor
                            CodeFormat::of(grid.format),
                            lsq};
   const PutGradient put{divisor, factor, mutable_device_data<float>(out)};
+  // Blocks are short, so one thread adds each.
   if (!grid.granularity.is_per_tensor() && axis < 0 && x.numel() > 0)
     return launch_each(
         x.device(), out.numel(),
@@ -72,6 +74,7 @@ void amax_gradient(const fq::detail::RangedValues& values, const QuantizedTensor
   reduce_channels(x.device(), {view.size, std::max<std::int64_t>(view.inner, 1), x.numel()}, shares, put);
 }
 
+// The caller needs the rows on the host, and reading them back would wait for the device.
 std::optional<std::vector<std::int64_t>> rows_at_ends(const QuantizedTensor&) { return std::nullopt; }
 
 }  // namespace fq::cuda

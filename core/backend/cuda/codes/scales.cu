@@ -6,6 +6,7 @@
 namespace fq::cuda {
 namespace {
 
+// An invalid range raises the alarm and gives an unspecified scale.
 struct MakeScales {
   fq::detail::ScaleRule rule;
   float *amax, *scale;
@@ -13,6 +14,7 @@ struct MakeScales {
   FQ_HD void operator()(std::int64_t i) const {
     if (!fq::detail::is_range(amax[i])) raise(alarm);
     const auto made = fq::detail::range_and_scale(rule, amax[i]);
+    // Rounded scales change the range, so both are written.
     amax[i] = made.amax;
     scale[i] = made.scale;
   }

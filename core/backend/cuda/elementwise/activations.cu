@@ -7,6 +7,7 @@
 namespace fq::cuda {
 namespace {
 
+// The formulas of the host (numerics/detail/activations.h).
 template <class F>
 struct Value {
   F f;
@@ -16,6 +17,7 @@ struct Value {
   }
 };
 
+// `saved` is the output of the function if F::of_output, else its input.
 template <class F>
 struct Gradient {
   F f;
@@ -25,6 +27,7 @@ struct Gradient {
   }
 };
 
+// Two Philox blocks of four numbers per thread.
 struct KeepMask {
   fq::detail::DropoutBlocks blocks;
   const std::uint64_t* step;  // null: use the step of `blocks`
@@ -32,6 +35,7 @@ struct KeepMask {
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::uint8_t keep[group_size];
     fq::detail::DropoutBlocks own = blocks;
+    // A captured launch must not reuse the step of its capture: each training step has its own mask.
     if (step != nullptr) own.step = *step;
     own.keep(first / 4, keep);
     own.keep(first / 4 + 1, keep + 4);
@@ -60,6 +64,7 @@ struct Keep {
 
 void activate(const Tensor& x, const fq::detail::Activation& activation, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
+    // One kernel per activation and dtype: the formula is known at compile time.
     std::visit([&]<class F>(F f) { map<T>(x, y, Value<F>{f}); }, activation.f);
   });
 }

@@ -30,6 +30,7 @@ Fibres fibres(const Tensor& x, int axis, std::int64_t rows) {
 }
 
 template <class T>
+// The indices are constants of the operator. In a capture, the copy is made outside of the graph.
 Tensor uploaded(const std::vector<T>& values, Device device) {
   return fq::detail::constant(Tensor::from(values, {static_cast<std::int64_t>(values.size())}), device);
 }
@@ -56,6 +57,7 @@ struct TakeBits {
   FQ_HD void operator()(std::int64_t first, int count) const {
     unsigned bits = 0;
     for (int j = 0; j < count; ++j) {
+      // A thread writes one byte of y, so that no two threads write the same byte.
       const auto [row, fibre] = fibres.of(first + j);
       if (from[row] >= 0 && get_bit(x, fibre + from[row] * fibres.inner)) bits |= 1u << j;
     }
@@ -63,6 +65,7 @@ struct TakeBits {
   }
 };
 
+// x: [outer, size, inner], y: [outer, rows, inner]. One thread per element of y.
 template <class T>
 struct MixRows {
   const T* x;
@@ -72,6 +75,7 @@ struct MixRows {
   Fibres fibres;
   FQ_HD void operator()(std::int64_t i) const {
     const auto [row, fibre] = fibres.of(i);
+    // In the host's order and in f64, so the bits are the same.
     double sum = 0.0;
     for (std::int64_t k = begin[row]; k < begin[row + 1]; ++k)
       sum += weight[k] * static_cast<double>(x[fibre + from[k] * fibres.inner]);

@@ -12,6 +12,7 @@ namespace {
 
 using cpu::Walk;
 
+// a and b are read through their strides (0 along broadcast axes), y in memory order.
 template <class T, class F>
 struct Combine {
   const T *a, *b;
@@ -41,9 +42,11 @@ struct SumAxes {
   bool together = true;  ///< whether the kept axes are contiguous
 
   explicit SumAxes(const Walk& walk) {
+    // True after a summed axis that follows a kept one.
     bool ended = false;
     for (std::size_t i = 0; i < walk.sizes().size(); ++i) {
       const bool keeps = walk.strides(0)[i] != 0 || walk.sizes()[i] == 1;
+      // Kept axes are contiguous if no summed axis lies between two of them.
       if (keeps && ended) together = false;
       if (!keeps && kept.rank > 0) ended = true;
       (keeps ? kept : summed).add(walk.sizes()[i], walk.strides(0)[i], walk.strides(1)[i]);
@@ -64,6 +67,7 @@ struct JoinElements {
   FQ_HD void join(Sum& sum, const Sum& other) const { joined.join(sum, other); }
 };
 
+// Sums have extra precision. Products, minima and maxima are joined in f64.
 template <class T>
 struct JoinElements<T, fq::detail::Total> {
   using Sum = SumOf<T>;
@@ -109,6 +113,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
   if (axes.together)
     reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, elements, put);
   else
+    // This case has little parallelism, but it is rare: a summed axis between two kept ones.
     launch_each(x.device(), channels,
                 GatherSum<T, Joined>{elements, axes.kept, axes.summed,
                                      channels == 0 ? 0 : x.numel() / channels, put});

@@ -12,6 +12,7 @@ template <class Word>
 struct Transpose {
   static constexpr int phases = 2, side = 32, lines = block_threads / side;
   struct Shared {
+    // The extra column puts the elements of a column into different banks of shared memory.
     Word tile[side][side + 1];
   };
   const Word* x;
@@ -110,6 +111,8 @@ bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   if (sizes.size() < 2 || sizes.size() > 3) return false;
   const std::size_t last = sizes.size() - 1;
   const std::int64_t columns = sizes[last - 1], rows = sizes[last];
+  // y is [columns, rows]: its axis before the last is contiguous in x, and its last axis steps over the rows
+  // of x.
   if (steps[last - 1] != 1 || steps[last] != columns || (last == 2 && steps[0] != rows * columns))
     return false;
   transpose(x.raw(), y.mutable_raw(), bit_width(x.dtype()), last == 2 ? sizes[0] : 1, rows, columns,
@@ -148,6 +151,7 @@ struct CopyBits {
   }
   FQ_HD void operator()(std::int64_t i) const {
     const std::int64_t byte = copy.target / 8 + i, first = byte * 8 - copy.target;
+    // The usual case: all eight bits of the byte are in one run.
     if (first >= 0) {
       const std::int64_t run = quotient(first, copy.step_y), at = first - run * copy.step_y;
       if (run < copy.runs && at + 8 <= copy.count) {
@@ -155,6 +159,7 @@ struct CopyBits {
         return;
       }
     }
+    // Ends of runs: bits outside of them keep their values.
     unsigned bits = out[byte];
     for (int j = 0; j < 8; ++j) {
       if (first + j < 0) continue;
@@ -173,6 +178,7 @@ bool try_words(const StridedBits& c, const void* in, void* out, Device device) {
   const auto* from = static_cast<const std::byte*>(in) + c.source / 8;
   auto* to = static_cast<std::byte*>(out) + c.target / 8;
   const auto addresses = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+  // Every run must begin on a word, in x and in y.
   const bool steps = c.runs == 1 || (c.step_x | c.step_y) % bits == 0;
   if (!c.whole_bytes() || c.count % bits != 0 || !steps || addresses % size != 0) return false;
   launch_each(device, c.runs * (c.count / bits),
@@ -204,6 +210,7 @@ void relayout(const Tensor& in, Tensor& out) {
 }
 
 void copy_runs(const StridedBits& copy, const void* in, void* out, Device device) {
+  // From fastest to slowest: 16, 4 or 1 bytes at once, then single bits.
   if (try_words<Bytes16>(copy, in, out, device) || try_words<std::uint32_t>(copy, in, out, device) ||
       try_words<std::uint8_t>(copy, in, out, device))
     return;

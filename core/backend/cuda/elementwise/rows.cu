@@ -1,5 +1,6 @@
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
@@ -29,8 +30,9 @@ struct CheckIndices {
   }
 };
 
+// The message of an alarm is fixed before the launch, so it cannot name the position or the value.
 std::string sentence(std::string_view function, std::string_view what, const std::string& rest) {
-  return "[" + std::string(function) + "] not every " + std::string(what) + " is " + rest;
+  return "[" + std::string(function) + "] " + std::string(what) + ": a value is not " + rest;
 }
 
 template <class T>
@@ -43,6 +45,7 @@ struct GatherRows {
   FQ_HD void operator()(std::int64_t item) const {
     const auto [i, column, count] = groups.part(item);
     T v[group_size] = {};
+    // An invalid id has raised an alarm. It must not read outside of the table.
     if (ids[i] >= 0 && ids[i] < rows) load_group(table + ids[i] * groups.width + column, count, v);
     store_group(y + i * groups.width + column, count, v);
   }
@@ -52,10 +55,10 @@ struct GatherRows {
 struct NumberUses {
   const std::int64_t* ids;
   std::int64_t rows;
-  std::uint32_t *keys, *places;
+  std::uint32_t *keys, *positions;
   FQ_HD void operator()(std::int64_t i) const {
     keys[i] = static_cast<std::uint32_t>(ids[i] < 0 || ids[i] >= rows ? rows : ids[i]);
-    places[i] = static_cast<std::uint32_t>(i);
+    positions[i] = static_cast<std::uint32_t>(i);
   }
 };
 
@@ -63,6 +66,8 @@ struct NumberUses {
 struct Uses {
   std::uint32_t begin, end;
 };
+// Each thread compares its key with both neighbours. A row's uses begin at the first of equal keys, and end
+// at the last.
 struct FindUses {
   const std::uint32_t* keys;
   std::int64_t count;
@@ -74,9 +79,10 @@ struct FindUses {
 };
 
 template <class T>
+// One thread per row and eight columns adds all uses of the row, in the order of the ids.
 struct SumRows {
   const Uses* uses;
-  const std::uint32_t* places;
+  const std::uint32_t* positions;
   const T* x;
   T* table;
   RowGroups groups;
@@ -86,7 +92,7 @@ struct SumRows {
     T sum[group_size] = {};
     for (std::uint32_t k = own.begin; k < own.end; ++k) {
       T v[group_size];
-      load_group(x + places[k] * groups.width + column, count, v);
+      load_group(x + positions[k] * groups.width + column, count, v);
       for (int j = 0; j < group_size; ++j)
         if (j < count) sum[j] += v[j];
     }
@@ -116,9 +122,11 @@ void check_whole(const Tensor& values, std::string_view function, std::string_vi
 
 void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
                    std::string_view function, std::string_view what) {
-  const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
+  const auto text = sentence(function, what, "in 0 to " + std::to_string(size - 1));
   launch_each(values.device(), values.numel(),
-              CheckIndices{device_data<std::int64_t>(values), size, allowed.value_or(0),
+              CheckIndices{device_data<std::int64_t>(values), size,
+                           // 0 is a valid index, unless there is none.
+                           allowed.value_or(size > 0 ? 0 : std::numeric_limits<std::int64_t>::min()),
                            alarm(values.device(), text, AlarmKind::argument)});
 }
 

@@ -40,6 +40,7 @@ FQ_HD void visit_element(DType dtype, const F& f) {
   }
 }
 
+// Conversion through f32 is faster and exact for types of at most 24 bits.
 bool fits_float(DType dtype) { return dtype != DType::f64 && dtype != DType::i32 && dtype != DType::i64; }
 
 template <class T, class Real>
@@ -59,6 +60,7 @@ template <class T>
 FQ_HD T from_real(float value) {
   if constexpr (std::is_integral_v<T>) {
     using Limits = std::numeric_limits<T>;
+    // The conversion of NaN to an integer is undefined in C++.
     if (value != value) return 0;
     const float lower = static_cast<float>(Limits::min()), upper = static_cast<float>(Limits::max());
     return static_cast<T>(std::nearbyint(value < lower ? lower : value > upper ? upper : value));
@@ -75,6 +77,7 @@ struct Convert {
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     Real v[group_size];
+    // The dtypes are tested at run time: a kernel for each pair of dtypes would be too many.
     visit_element<Real>(from, [&]<class T>(T) {
       T own[group_size];
       load_group(static_cast<const T*>(in) + first, count, own);
@@ -107,6 +110,7 @@ struct Fill {
 }  // namespace
 
 void fill(Tensor& out, double value) {
+  // The host rounds the value, so every device fills with the same bits.
   const Tensor one = Tensor::full({1}, value, out.dtype());
   visit_word(bit_width(out.dtype()) / 8, [&]<class Word>(Word word) {
     std::memcpy(&word, one.raw(), sizeof word);

@@ -6,6 +6,7 @@
 namespace fq::cuda {
 namespace {
 
+// bias: [C]; y: [.., C] in memory order.
 template <class T>
 struct AddBias {
   const T* bias;
@@ -17,6 +18,7 @@ struct AddBias {
   }
 };
 
+// dy: [rows, C]. SumOf<float> is a pair of floats with about 48 bits.
 template <class T>
 struct BiasTerms {
   const T* dy;
@@ -35,6 +37,7 @@ void add_typed_bias(const Tensor& bias, Tensor& y) {
               AddBias<T>{static_cast<const T*>(bias.raw()), bias.numel(), static_cast<T*>(y.mutable_raw())});
 }
 
+// Channels are innermost: inner is 1, and neighbouring threads read neighbouring channels.
 template <class T>
 void typed_bias_gradient(const Tensor& dy, Tensor& db) {
   reduce_channels(dy.device(), {db.numel(), 1, dy.numel()},

@@ -21,6 +21,7 @@ void* open_library() {
 struct Symbols {
   void* library;
 
+  // A library of another version may lack a function.
   template <class F>
   void find(const char* name, F& function) const {
     void* symbol = dlsym(library, name);
@@ -31,9 +32,11 @@ struct Symbols {
   }
 };
 
+// Called once. A failure throws at the first product, not at the start of the program.
 BlasLt load() {
   const Symbols symbols{open_library()};
   BlasLt out{};
+// Symbols are looked up by name, so that the program is not linked with cuBLASLt.
 #define FQ_FIND(function) symbols.find("cublasLt" #function, out.function)
   FQ_FIND(Create);
   FQ_FIND(GetStatusName);

@@ -17,10 +17,12 @@ class PathList {
  public:
   PathList(std::string name, std::vector<files::path> wheels)
       : name_(std::move(name)), wheels_(std::move(wheels)) {
+    // The name without a folder comes first, so that LD_LIBRARY_PATH takes precedence.
     paths.push_back(name_);
   }
 
   void add(const files::path& folder) { paths.push_back((folder / name_).string()); }
+  // Only existing files are listed, which keeps the error message short.
   void add_if_there(const files::path& folder) {
     std::error_code none;
     if (files::exists(folder / name_, none)) add(folder);
@@ -49,12 +51,14 @@ void with_variable(const char* name, F&& f) {
 }
 
 std::vector<std::string> all_paths(PathList list, const files::path& program, int cuda) {
+  // The user's choice comes before the default folders.
   for (const char* name : {"CUDA_PATH", "CUDA_HOME"})
     with_variable(name, [&](const files::path& root) { list.add(root / "lib64"); });
   list.add("/usr/local/cuda/lib64");
   list.add(fmt::format("/usr/local/cuda-{}/lib64", cuda));
   std::error_code none;
   const files::path own = files::absolute(program, none);
+  // In a Python package, NVIDIA's wheels are in the site-packages folder above the extension module.
   for (files::path folder = own.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     list.add_wheels(folder);
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})

@@ -6,6 +6,7 @@
 namespace fq::cuda {
 namespace {
 
+// bf16 and wider floats represent 8-bit codes exactly.
 template <class Code, class Value>
 struct Decode {
   const Code* codes;
@@ -17,6 +18,7 @@ struct Decode {
   }
 };
 
+// Phase 0: each thread adds every 256th code. Phase 1: thread 0 adds the parts. Integers have no order.
 /// Computes one row per block.
 struct ShiftCorrections {
   static constexpr int phases = 2;
@@ -41,6 +43,7 @@ struct ShiftCorrections {
   }
 };
 
+// padded: [rows, groups, padded outputs], sums: [rows, groups, outputs].
 struct FinishSums {
   PaddedSums from;
   Divisor outputs, groups;
@@ -62,6 +65,7 @@ struct AddPart {
   bool first;
   std::int32_t* sums;
   FQ_HD void operator()(std::int64_t i) const {
+    // The conversion is exact: parts are whole numbers of at most 2^24.
     sums[i] = (first ? 0 : sums[i]) + static_cast<std::int32_t>(part[i]);
   }
 };
@@ -90,6 +94,7 @@ void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t
 }
 
 void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device) {
+  // The product has already written the final sums.
   if (from.padded == sums && corrections == nullptr) return;
   launch_each(device, from.rows * from.groups * from.outputs,
               FinishSums{from, from.outputs, from.groups, corrections, sums});

@@ -19,12 +19,15 @@ struct WeightShape {
   [[nodiscard]] FQ_HD std::int64_t at(std::int64_t group, std::int64_t output, std::int64_t k) const {
     std::int64_t tap = k;
     const std::int64_t channel = group_channels.take_remainder(tap);
+    // The gradient's convolution has inputs and outputs exchanged and taps reversed, but w is in the order of
+    // the forward convolution.
     if (computes_dx)
       return ((group * group_channels.value + channel) * group_outputs + output) * taps + (taps - 1 - tap);
     return (group * group_outputs + output) * products + channel * taps + tap;
   }
 };
 
+// w: [o, c/groups, kh, kw], packed: [groups, outputs, row], or [groups, row, outputs] if transposed.
 template <class Word>
 struct PackWeights {
   WeightShape s;
@@ -37,6 +40,7 @@ struct PackWeights {
     const std::int64_t inner = (transposed ? s.outputs : s.row).take_remainder(at);
     const std::int64_t outer = (transposed ? s.row : s.outputs).take_remainder(at);
     const std::int64_t k = transposed ? outer : inner, output = transposed ? inner : outer;
+    // Zero padding adds nothing to the sums.
     packed[i] = k < s.products && output < s.group_outputs ? w[s.at(at, output, k)] : Word{};
   }
 };

@@ -10,9 +10,12 @@ ColumnShape ColumnShape::of(const ConvShape& conv, std::int64_t step, bool compu
 
 ColumnShape ColumnShape::float_shape(const ConvShape& conv, int bytes, bool computes_dx) {
   const auto shape = of(conv, 1, computes_dx);
+  // cuBLASLt is faster with rows that begin at 16 bytes. Padding pays only where columns are copied anyway.
   return shape.trivial() || conv.groups != 1 ? shape : of(conv, 16 / bytes, computes_dx);
 }
 
+// Pixel p of dx is reached by tap k of window (p + padding - k * dilation) / stride. With stride 1 this is a
+// convolution of dy with reversed taps and padding dilation * (taps - 1) - padding.
 std::optional<ConvShape> ColumnShape::gradient_conv(const ConvShape& conv) {
   const auto padding = [&](std::int64_t taps, std::size_t axis) {
     return conv.dilation[axis] * (taps - 1) - conv.padding[axis];

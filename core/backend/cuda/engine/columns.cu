@@ -20,6 +20,7 @@ struct alignas(sizeof(Word) * count) Run {
 };
 
 template <class Word>
+// Subtracts 128 from each u8 code: flipping the top bit gives the i8 code.
 FQ_HD Word shift_codes(Word word) {
   if constexpr (sizeof(Word) == 16) {
     for (auto& four : word.v) four ^= 0x80808080u;
@@ -37,6 +38,7 @@ FQ_HD int take_remainder(const Divisor& by, int& n) {
 }
 
 /// Converts the number of items to int. Throws ArgumentError if it is too large.
+// Sizes below 2^30 keep all index arithmetic in int, which is much faster than 64 bits on a GPU.
 int checked(std::int64_t size) {
   if (size >> 30 != 0)
     throw ArgumentError("[cuda] a convolution has 2^30 or more elements along an axis: split it");
@@ -58,6 +60,8 @@ struct WindowAxis {
   static WindowAxis of(const ConvShape& c, int axis) {
     const auto a = static_cast<std::size_t>(axis);
     const std::int64_t size = axis == 0 ? c.h : c.w, taps = axis == 0 ? c.kh : c.kw;
+    // Tap k of window o reaches pixel o * stride + k * dilation - padding. The next pair on the same pixel is
+    // stride / gcd taps and dilation / gcd windows further.
     const std::int64_t windows = axis == 0 ? c.oh : c.ow, both = std::gcd(c.stride[a], c.dilation[a]);
     for (const std::int64_t reach : {windows * c.stride[a], taps * c.dilation[a]})
       static_cast<void>(checked(reach));
@@ -81,11 +85,12 @@ struct WindowAxis {
   };
   /// Returns the first tap that covers a pixel, and its window. If no tap does, returns `taps`.
   [[nodiscard]] FQ_HD Tap first_tap(int pixel) const {
+    // Only taps below tap_step can be first: the others have a smaller one on the same pixel.
     for (int tap = 0; tap < tap_step; ++tap) {
-      const int place = pixel + padding - tap * dilation;
-      if (place < 0) break;
-      const int window = stride.quotient(place);
-      if (window * static_cast<int>(stride.value) == place) return {tap, window};
+      const int position = pixel + padding - tap * dilation;
+      if (position < 0) break;
+      const int window = stride.quotient(position);
+      if (window * static_cast<int>(stride.value) == position) return {tap, window};
     }
     return {taps, 0};
   }
@@ -122,6 +127,7 @@ struct Windows {
   }
 };
 
+// x: [n, h, w, c], columns: [n, oh, ow, groups, row]. A word has one element or 16 bytes of channels.
 /// Copies windows. A thread writes `count` words of a row at once.
 template <class Word, int count>
 struct TakeWindows {
@@ -144,6 +150,7 @@ struct TakeWindows {
     for (int j = 0; j < count; ++j) {
       const int y = top + ky * s.down.dilation, z = left + kx * s.across.dilation;
       Word word{};
+      // Words beyond the last tap are the padding of the row, and stay 0.
       if (ky < s.down.taps && s.down.holds(y) && s.across.holds(z))
         word = image[(y * s.across.size + z) * s.channels.value + channel];
       run.v[j] = shifted ? shift_codes(word) : word;
@@ -167,6 +174,8 @@ FQ_HD void add_word(loops::Pack<T>& sum, const loops::Pack<T>* v) {
   for (int j = 0; j < loops::Pack<T>::count; ++j) sum.v[j] += own.v[j];
 }
 
+// col2im, as a gather: a thread adds all columns of its pixel, so no atomics are needed and the order is
+// fixed.
 template <class Word>
 struct AddWindows {
   Windows s;
@@ -217,6 +226,8 @@ bool is_aligned(const void* data, std::int64_t length, int bytes) {
 
 void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, void* columns,
                   Device device) {
+  // From fastest to slowest: 16 bytes of channels read and written at once, 16 bytes written at once, single
+  // words.
   const bool rows = is_aligned(columns, s.row, bytes);
   if (rows && is_aligned(x, s.group_channels(), bytes))
     return take<Word16, 1>(s, 16 / bytes, x, shifted, columns, device);

@@ -21,6 +21,7 @@ std::byte* at(void* data, std::int64_t elements, DType type) {
   return static_cast<std::byte*>(data) + elements * byte_width(type);
 }
 
+// im2col: each row of the columns is the input of one output pixel, so the convolution is a matrix product.
 /// Columns of images [first, first + count) of x; x itself if it has the order of columns.
 struct FloatColumns {
   ColumnShape shape;
@@ -48,6 +49,7 @@ struct GroupSizes {
   }
   /// Return the matrices [pixels, outputs] of y, [pixels, row] of the columns, and [outputs, row] of the
   /// packed weights.
+  // Groups are a batch of products: their matrices lie side by side in the rows of y and of the columns.
   [[nodiscard]] Matrix y(const void* data, DType type, std::int64_t pixels, bool transposed = false) const {
     return {data,        type,   transposed ? outputs : pixels, transposed ? pixels : outputs, transposed,
             all_outputs, outputs};
@@ -73,6 +75,7 @@ struct PackedWeights {
   }
 };
 
+// y [pixels, outputs] = columns [pixels, row] * weights [outputs, row] transposed, for parts of the images.
 void convolve(const ColumnShape& s, const void* x, const void* w, DType type, void* y, Device device) {
   const auto& conv = s.conv;
   const auto sizes = GroupSizes::of(s);
@@ -96,6 +99,7 @@ bool uses_depthwise(const ConvShape& conv, DType type, std::initializer_list<con
 
 /// Returns the gradient as a convolution of dy, if its columns take at most twice the memory of the columns
 /// of dx.
+// Gathering dy gives dx in one product. The alternative writes a product of columns and adds the columns up.
 std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type) {
   const auto gradient = ColumnShape::gradient_conv(conv);
   if (!gradient || conv.o * byte_width(type) > 2 * conv.c * byte_width(product_type(type)))
@@ -108,6 +112,7 @@ std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type
 
 void visit_images(std::int64_t count, std::int64_t bytes,
                   const std::function<void(std::int64_t, std::int64_t)>& f) {
+  // Bounds the memory of columns, which are kh * kw times as large as x.
   constexpr std::int64_t most = std::int64_t{256} << 20;
   const std::int64_t images =
       std::clamp<std::int64_t>(most / std::max<std::int64_t>(bytes, 1), 1, std::max<std::int64_t>(count, 1));
@@ -153,6 +158,7 @@ void conv_backward_weights(const ConvShape& conv, const void* x, const void* dy,
   Storage scratch(packed ? 0 : conv.o * s.row * byte_width(out), device);
   auto* products = packed ? static_cast<std::byte*>(dw) : scratch.mutable_data();
   if (conv.n == 0)
+    // Without images there is no product that would write dw.
     fill_bytes(products, 0,
                static_cast<std::size_t>(conv.o * s.row) * static_cast<std::size_t>(byte_width(out)), device);
   FloatColumns columns{s, type, device, {}};
@@ -160,6 +166,7 @@ void conv_backward_weights(const ConvShape& conv, const void* x, const void* dy,
     const std::int64_t pixels = count * sizes.image_pixels;
     const auto* rows = at(dy, first * sizes.image_pixels * conv.o, type);
     gemm(sizes.y(rows, type, pixels, true), sizes.columns(columns.of(x, first, count), type, pixels),
+         // The products of all parts are added in dw.
          {products, out, 0, 0, first > 0}, conv.groups, device);
   });
   if (!packed) unpack_weights(s, products, byte_width(out), dw, device);

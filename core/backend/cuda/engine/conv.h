@@ -24,8 +24,9 @@ void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy
 void visit_images(std::int64_t count, std::int64_t bytes,
                   const std::function<void(std::int64_t, std::int64_t)>& f);
 
-// Depthwise convolutions, each channel by itself: their products are too small for matrices. As conv.h and
-// exact.h have them, for the shapes that `takes_depthwise` names.
+// Depthwise convolutions: each channel has its own filter, and products of one channel are too small for
+// matrix kernels. Same arguments and results as above and in exact.h, for shapes that `takes_depthwise`
+// accepts.
 
 using fq::detail::Codes;
 using fq::detail::ConvShape;

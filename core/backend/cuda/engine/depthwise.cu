@@ -28,6 +28,7 @@ struct DepthwiseAxis {
       const int from = at * stride - padding + k * dilation;
       return from >= 0 && from < size ? from : -1;
     }
+    // Backward: pixel `at` of dx was read by window (at + padding - k * dilation) / stride, if that is whole.
     const int reached = at + padding - k * dilation;
     if (reached < 0) return -1;
     const int from = by_stride.quotient(reached);
@@ -37,6 +38,7 @@ struct DepthwiseAxis {
 
 /// Transposes weights [c, taps] to [taps, c] in the type of the sums.
 template <class Load, class Sum>
+// Neighbouring threads have neighbouring channels. With [taps, c] they read neighbouring weights.
 struct TransposeTaps {
   Load load;
   const typename Load::Word* w;
@@ -77,6 +79,7 @@ struct DepthwiseTaps {
         if (from_x < 0) continue;
         Sum v[4];
         load(image + (from_y * columns.size + from_x) * step, v);
+        // Taps in (ky, kx) order; the order of these additions is part of a float result.
         const auto weights = load_vec4(taps + (ky * columns.taps + kx) * step);
         for (int j = 0; j < 4; ++j) sums[j] = multiply_add(v[j], weights.v[j], sums[j]);
       }
@@ -86,7 +89,7 @@ struct DepthwiseTaps {
 };
 
 template <class Load, class Sum>
-Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device) {
+Storage transposed_taps(const ConvShape& s, Load load, const void* w, Device device) {
   const std::int64_t taps = s.kh * s.kw;
   Storage out(s.c * taps * static_cast<std::int64_t>(sizeof(Sum)), device);
   launch_each(device, s.c * taps,
@@ -98,7 +101,7 @@ Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device)
 template <bool back, class LoadX, class LoadW, class Sum>
 void depthwise(const ConvShape& s, LoadX load, const void* x, LoadW load_w, const void* w, Sum* out,
                Device device) {
-  const Storage weights = turned_taps<LoadW, Sum>(s, load_w, w, device);
+  const Storage weights = transposed_taps<LoadW, Sum>(s, load_w, w, device);
   const std::int64_t height = back ? s.h : s.oh, width = back ? s.w : s.ow;
   launch_each(device, s.n * height * width * (s.c / 4),
               DepthwiseTaps<LoadX, Sum, back>{load, static_cast<const typename LoadX::Word*>(x),
@@ -116,6 +119,7 @@ void depthwise_floats(const ConvShape& s, const void* x, const void* w, DType ty
 
 }  // namespace
 
+// Sizes below 2^30 keep the index arithmetic in int. c % 4 == 0 is required by the vector loads.
 bool takes_depthwise(const ConvShape& s) {
   const auto fits = [](std::int64_t size) { return size < std::int64_t{1} << 30; };
   return s.groups == s.c && s.o == s.c && s.c % 4 == 0 && s.c > 0 && s.kh * s.kw > 1 &&

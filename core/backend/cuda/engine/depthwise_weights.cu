@@ -15,6 +15,7 @@ struct PixelParts {
 
   explicit PixelParts(std::int64_t all)
       : pixels(all),
+        // At most 1024 parts, of at least 64 pixels. They depend on the shape only, and so do the bits.
         length(std::max<std::int64_t>(64, (all + 1023) / 1024)),
         count((all + length - 1) / length) {}
 };
@@ -36,6 +37,7 @@ struct DepthwiseWeightParts {
     const std::int64_t kx = kernel_width.take_remainder(ky);
     const std::int64_t begin = part * parts.length;
     const std::int64_t end = begin + parts.length < parts.pixels ? begin + parts.length : parts.pixels;
+    // The position of pixel `begin` in y: image, row and column.
     std::int64_t n = begin;
     std::int64_t oy = image.take_remainder(n), ox = width.take_remainder(oy);
     float sums[4] = {};
@@ -59,6 +61,7 @@ struct DepthwiseWeightParts {
   }
 };
 
+// The parts are added in pairs of floats (PairSum), which keep about twice the bits of an f32 sum.
 struct AddPart {
   const float* partial;
   FQ_HD void operator()(PairSum& sum, std::int64_t i, std::int64_t) const { sum.add(partial[i]); }

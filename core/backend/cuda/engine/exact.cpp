@@ -20,6 +20,7 @@
 namespace fq::cuda {
 namespace {
 
+// The check has codes and sums on the host, for all backends.
 struct OnDevice {
   Device device;
 
@@ -40,6 +41,7 @@ struct OnDevice {
   }
 };
 
+// Forcing the type avoids a call of exact_choice, which holds its mutex.
 std::string why_not(ExactType type, Device device) {
   const cpu::ForceExactType only(type);
   const OnDevice on{device};
@@ -79,6 +81,7 @@ const ExactChoice& exact_choice(Device device) {
   static std::mutex mutex;
   static std::map<int, ExactChoice> known;
   const std::scoped_lock lock(mutex);
+  // One entry per device: the GPUs of a machine may differ.
   const auto found = known.find(device.index);
   if (found != known.end()) return found->second;
   ExactChoice choice;
@@ -112,6 +115,8 @@ DType choose_value_type(const Codes& w, Device device) {
 }
 
 /// Returns a convolution of single pixels. Its output channels are the products of `conv`.
+// The columns of dx are dy [pixels, o] * weights [o, products]: a convolution of single pixels with products
+// as its outputs.
 ConvShape pixel_products(const ConvShape& conv, std::int64_t products) {
   ConvShape out{conv.n, conv.o, conv.oh, conv.ow, conv.groups * products, 1, 1, conv.oh, conv.ow};
   out.groups = conv.groups;
@@ -130,6 +135,7 @@ void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_
               bool computes_dx) {
   const DType type = choose_value_type(w, device);
   const std::int64_t image = conv.h * conv.w * conv.c, out = conv.oh * conv.ow * conv.o;
+  // Bytes of the columns of an image, with rows padded to 16 codes.
   const std::int64_t columns = ColumnShape::of(conv, 16).image();
   if (type == DType::i8) {
     ByteProducts products(conv, x, w, device, computes_dx);
@@ -153,6 +159,7 @@ void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int3
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                 std::int32_t* sums, Device device) {
   if (k == 0) return fill_bytes(sums, 0, static_cast<std::size_t>(m * n) * 4, device);
+  // m images of one pixel and k channels: the columns are x itself.
   exact_conv({m, k, 1, 1, n, 1, 1, 1, 1}, x, w, sums, device);
 }
 
@@ -174,6 +181,8 @@ void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w,
   } else {
     floats.emplace(conv, x, w, type, device);
   }
+  // For strides above 1, or padding beyond the windows: the sums of all columns are written, and add_windows
+  // adds the columns of each pixel of dx. Both steps are exact in int32.
   visit_images(conv.n, shape.image() * 4, [&](std::int64_t first, std::int64_t count) {
     Storage storage(count * shape.image() * 4, device);
     auto* columns = reinterpret_cast<std::int32_t*>(storage.mutable_data());

@@ -13,6 +13,7 @@ bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) %
 std::int32_t* integers(Storage& storage) { return reinterpret_cast<std::int32_t*>(storage.mutable_data()); }
 const std::byte* at(const Storage& storage, std::int64_t offset) { return storage.data() + offset; }
 
+// Parts of a sum, as in the host's exact_parts.
 /// Calls f(begin, end) for parts of `part` elements of `length`.
 template <class F>
 void visit_parts(std::int64_t length, std::int64_t part, F&& f) {
@@ -24,6 +25,7 @@ void visit_parts(std::int64_t length, std::int64_t part, F&& f) {
 ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device,
                            bool computes_dx)
     : shape_(ColumnShape::of(conv, 16, computes_dx)),
+      // cuBLASLt's int8 kernels require multiples of 4. Rows of 16 codes are aligned to 16 bytes.
       outputs_(rounded_up(shape_.group_outputs(), 4)),
       weights_(w.data),
       shifted_(x.dtype == DType::u8),
@@ -34,6 +36,7 @@ ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w
     pack_weights(shape_, w.data, 1, outputs_, packed_.mutable_data(), device);
     weights_ = packed_.data();
   }
+  // u8 codes: sum x * w = sum (x - 128) * w + 128 * sum w. The second term depends only on the weights.
   if (!shifted_) return;
   corrections_ = Storage(rows * 4, device);
   shift_corrections(static_cast<const std::int8_t*>(weights_), rows, shape_.row, integers(corrections_),
@@ -66,6 +69,7 @@ FloatProducts::FloatProducts(const ConvShape& conv, const Codes& x, const Codes&
                              Device device, bool computes_dx)
     : shape_(ColumnShape::of(conv, 1, computes_dx)),
       type_(values),
+      // The largest number of products whose sum stays within 2^24, the integers that f32 represents.
       part_(std::max<std::int64_t>(cpu::exact_limit / std::max<std::int64_t>(x.largest * w.largest, 1), 1)),
       weights_(conv.o * shape_.products() * bytes(), device),
       device_(device) {
@@ -98,6 +102,7 @@ void FloatProducts::multiply(const Codes& x, std::int64_t images, std::int32_t* 
   });
 }
 
+// columns [pixels, groups, K] = x [pixels, o] * weights [o, K]: sums run over outputs, so parts are outputs.
 void FloatProducts::multiply_back(const Codes& x, std::int64_t pixels, std::int32_t* columns) const {
   const auto& conv = shape_.conv;
   const std::int64_t k = shape_.products(), all = conv.groups * k, outputs = shape_.group_outputs();

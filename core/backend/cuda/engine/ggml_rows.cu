@@ -8,6 +8,8 @@ namespace {
 
 using fq::detail::EngineOperand, fq::detail::ggml_block, fq::detail::GgmlRounding;
 
+// One thread per block of 32 numbers: the extreme is the first of equal magnitudes, so its search is
+// sequential.
 struct GgmlCodes {
   const float *x, *extreme_codes;  // extreme_codes may be null: llama.cpp's rule
   std::int8_t* codes;
@@ -40,6 +42,7 @@ struct GgmlProduct {
   const float *x_steps, *w_steps, *bias;  // bias may be null
   float* y;
 
+  // The order of ggml's reduction of eight lanes, as in the host's lane_kernels.cpp.
   FQ_HD static float chain_sum(const float (&chain)[lanes]) {
     if constexpr (!in_lanes) return chain[0];
     const float a0 = chain[4 % lanes] + chain[0], a1 = chain[5 % lanes] + chain[1 % lanes];
@@ -59,6 +62,7 @@ struct GgmlProduct {
         load_words(blocks.x + (p.row + r) * blocks.columns + b * ggml_block, x);
         const float step = x_steps[(p.row + r) * count + b] * w_step;
         std::int32_t sums[lanes] = {};
+        // A word has four codes: the words of a block are its eight lanes.
         for (int i = 0; i < block_words; ++i) sums[i % lanes] = add_products(x[i], w[i], sums[i % lanes]);
         for (int l = 0; l < lanes; ++l)
           chains[r][l] = scalar::fma_(static_cast<float>(sums[l]), step, chains[r][l]);

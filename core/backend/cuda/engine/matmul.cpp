@@ -26,12 +26,14 @@ MatmulTypes matmul_types(DType factor) {
     case DType::i8:
       return {CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUDA_R_32I};
     default:
+      // COMPUTE_32F without TF32: sums of codes in f32 must be exact.
       return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
   }
 }
 
 MatmulColumns MatmulColumns::of(std::int64_t rows, std::int64_t columns, std::int64_t stride,
                                 std::int64_t batch_stride) {
+  // A row-major matrix [rows, columns] in memory is a column-major matrix [columns, rows].
   const std::int64_t between = stride != 0 ? stride : columns;
   return {columns, rows, between, batch_stride != 0 ? batch_stride : rows * between};
 }
@@ -46,7 +48,8 @@ MatrixLayout MatmulColumns::layout(cudaDataType type, std::int64_t batch) const 
           static_cast<std::uint64_t>(count), stride);
   if (batch == 1) return out;
   if (batch > std::numeric_limits<std::int32_t>::max())
-    throw ArgumentError(fmt::format("[cuda] a batch of {} products: cuBLASLt takes at most 2^31 - 1", batch));
+    throw ArgumentError(
+        fmt::format("[cuda] a batch has {} products, cuBLASLt supports at most 2^31 - 1: split it", batch));
   const auto matrices = static_cast<std::int32_t>(batch);
   FQ_BLAS(MatrixLayoutSetAttribute, out.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrices,
           sizeof matrices);
@@ -56,12 +59,14 @@ MatrixLayout MatmulColumns::layout(cudaDataType type, std::int64_t batch) const 
 }
 
 std::uint32_t alignment(const void* pointer) {
+  // address & -address is the lowest bit that is set: the alignment.
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256;
   return static_cast<std::uint32_t>(address & ~(address - 1));
 }
 
 MatmulCall MatmulCall::of(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch) {
   const MatmulTypes types = matmul_types(a.dtype);
+  // c^T = b^T * a^T in column-major order, which is c = a * b in row-major order.
   const auto left = MatmulColumns::of(b), right = MatmulColumns::of(a),
              out = MatmulColumns::of(a.rows, b.columns, c.stride, c.batch_stride);
   MatmulCall call;
@@ -75,6 +80,7 @@ MatmulCall MatmulCall::of(const Matrix& a, const Matrix& b, const Product& c, st
   call.left = left.layout(types.factor, batch);
   call.right = right.layout(types.factor, batch);
   call.out = out.layout(types.product, batch);
+  // The alignments belong to the key, because an algorithm may require the alignment for which it was chosen.
   call.key = {types.factor,      b.transposed,      a.transposed,       c.added,           batch,
               left.length,       left.count,        left.stride,        left.batch_stride, right.length,
               right.count,       right.stride,      right.batch_stride, out.stride,        out.batch_stride,
@@ -87,6 +93,7 @@ namespace {
 constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // largest size that Hopper kernels use
 
 /// One or zero in the type of the scale.
+// cuBLASLt reads alpha and beta from memory in the type of the scale.
 struct Scalar {
   std::array<std::byte, 8> bytes{};
   Scalar(cudaDataType type, int value) {
@@ -120,6 +127,7 @@ struct Multiplier {
 
 Multiplier& multiplier(Device device) {
   static std::mutex mutex;
+  // Never destroyed: at exit, the CUDA runtime may end before static objects.
   static auto* all = new std::map<int, Multiplier>;
   const std::scoped_lock lock(mutex);
   return all->try_emplace(device.index, device).first->second;
@@ -145,6 +153,7 @@ cublasLtMatmulAlgo_t choose_algorithm(Multiplier& own, const MatmulCall& call, c
 }
 
 /// Writes zeros, for a product over zero terms.
+// Rows of a strided product are not contiguous, so each is cleared separately.
 void clear(std::int64_t rows, std::int64_t columns, const Product& c, std::int64_t batch, Device device) {
   if (c.added) return;
   const auto size = static_cast<std::size_t>(bit_width(c.dtype) / 8);
@@ -172,6 +181,7 @@ void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch
                             call.out.get(), &algorithm, own.workspace.mutable_data(),
                             static_cast<std::size_t>(kWorkspace), stream);
   };
+  // Timing runs the kernels, so products that add to their destination are never timed.
   const Choice codes = capturing(device) == nullptr ? Choice::fastest : Choice::for_now;
   const Choice choice = a.dtype == DType::i8 && !c.added ? codes : Choice::first;
   check(run(choose_algorithm(own, call, {b.data, a.data, c.data}, choice, stream, run)), "cublasLtMatmul");

@@ -7,6 +7,7 @@ namespace fq::cuda {
 
 using fq::detail::Factor, fq::detail::Sharing;
 
+// `Sharing` concerns the threads of the host only.
 void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch, Sharing) {
   gemm({a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
        {b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed}, {out.mutable_raw(), out.dtype()},
@@ -17,6 +18,7 @@ void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, cons
   multiply(a, b, y, 1, Sharing::by_shape);
   scale_products(y, scale, bias);
 }
+// Two kernels: each is limited by memory, and the column sums need another launch shape.
 void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
   scale_to_bf16(x, scales, db.numel(), out);
   bias_gradient(x, db);
@@ -42,6 +44,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                  const Codes& w, Tensor& sums) {
   auto* out = static_cast<std::int32_t*>(sums.mutable_raw());
+  // One product per matrix: ByteProducts pads and corrects each of them.
   for (std::int64_t i = 0; i < batch; ++i)
     exact_gemm(m, n, k, {static_cast<const char*>(x.data) + i * m * k, x.dtype, x.largest},
                {static_cast<const char*>(w.data) + i * n * k, w.dtype, w.largest}, out + i * m * n,
@@ -54,6 +57,7 @@ void exact_conv(const ConvShape& shape, bool transposed, const Codes& x, const C
              : exact_conv(shape, x, w, out, sums.device());
 }
 
+// All supported GPUs multiply bf16 on tensor cores.
 DType code_factor_dtype() { return DType::bf16; }
 
 }  // namespace fq::cuda

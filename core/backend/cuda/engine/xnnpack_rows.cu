@@ -14,6 +14,7 @@ struct PutRowGrid {
   float *grids, *factors;
   Alarm alarm;
   FQ_HD void operator()(std::int64_t row, const RowEnds& ends) const {
+    // The host throws NumericError for this alarm at the next wait.
     if (ends.nan) raise(alarm);
     const auto grid = XnnpackRow::of(ends.low, ends.high);
     factors[row] = grid.factor;
@@ -32,6 +33,7 @@ struct XnnpackGrids {
   [[nodiscard]] FQ_HD XnnpackRow at(std::int64_t i) const { return row_grid(column_divisor.quotient(i)); }
 };
 
+// The factor is passed separately: 1 / inverse would be rounded twice.
 struct XnnpackCodes {
   const float* x;
   const float* factors;
@@ -50,6 +52,7 @@ struct XnnpackValues {
   FQ_HD void operator()(std::int64_t i) const { values[i] = grids.at(i).value(codes[i]); }
 };
 
+// One thread per output: the chunks of 16 columns are added in XNNPACK's order.
 struct ZeroTerms {
   const std::int8_t* w;
   const float* scales;
@@ -68,6 +71,7 @@ struct ZeroTerms {
   }
 };
 
+// One thread per output of four rows: the weight is read once for them.
 struct XnnpackBlocks {
   CodeBlocks blocks;
   XnnpackGrids grids;
@@ -80,6 +84,7 @@ struct XnnpackBlocks {
     float chains[rows_a_thread];
     for (int r = 0; r < rows_a_thread; ++r)
       if (r < p.count) chains[r] = fq::detail::xnnpack_first(terms[p.output], grids.row_grid(p.row + r).zero);
+    // Sums within a block are exact integers. The multiply-adds over blocks have the engine's order.
     for (std::int64_t b = 0; b < count; ++b) {
       const float scale = scales[p.output * count + b];
       std::int32_t sums[rows_a_thread] = {};
@@ -98,6 +103,7 @@ struct XnnpackBlocks {
     std::uint32_t w[block_words], x[block_words];
     load_words(blocks.w + p.output * blocks.columns + part * ggml_block, w);
     std::int32_t offset = 0;
+    // The engine multiplies x + 128: 128 * the sum of the weights is added to each block's sum.
     for (const std::uint32_t word : w) offset = add_products(0x01010101u, word, offset);
     for (int r = 0; r < rows_a_thread; ++r) {
       if (r >= p.count) continue;
@@ -108,6 +114,7 @@ struct XnnpackBlocks {
   }
 };
 
+// One scale per output: the sums are exact int32 products of the engine for codes.
 struct ChannelSums {
   const std::int32_t *sums, *weights;
   XnnpackGrids grids;
@@ -144,6 +151,7 @@ void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, T
   const Device device = x.device();
   const std::int64_t rows = x.dim(0), columns = x.dim(1);
   Tensor factors = Tensor::empty({rows}, DType::f32, device);
+  // Each row is a channel of consecutive elements.
   reduce_channels(device, {rows, columns, x.numel()}, FindRowEnds{device_data<float>(x)},
                   PutRowGrid{mutable_device_data<float>(grids), mutable_device_data<float>(factors),
                              alarm(device, nan_text)});

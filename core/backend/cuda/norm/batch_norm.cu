@@ -19,6 +19,7 @@ void visit_rows(const Tensor& x, F&& f) {
 }
 
 /// Sums of differences to the first value of the channel, so that squares do not cancel.
+// x: [rows, C]. Row 0 is the origin of each channel: any value of the channel serves.
 template <class X, class T>
 struct MomentTerms {
   const X* x;
@@ -27,6 +28,7 @@ struct MomentTerms {
   }
 };
 
+// x[c] is row 0, the origin of the differences: mean = origin + offset.
 template <class X, class T>
 struct PutMoments {
   const X* x;
@@ -36,6 +38,7 @@ struct PutMoments {
     const double count = static_cast<double>(rows), offset = rows == 0 ? 0.0 : sum.first.value() / count;
     const double squares = rows == 0 ? 0.0 : sum.second.value() / count - offset * offset;
     out[c] = rows == 0 ? 0.0 : static_cast<double>(static_cast<T>(x[c])) + offset;
+    // Rounding can give a small negative variance.
     out[channels + c] = squares > 0.0 ? squares : 0.0;
   }
 };
@@ -65,6 +68,7 @@ struct PutSums {
 template <int size, class T>
 FQ_HD void load_channels(const T* numbers, std::int64_t channels, std::int64_t column, int count,
                          T (&v)[size]) {
+  // A group may begin in one row and end in the next.
   if (column + count <= channels) return load_group(numbers + column, count, v);
   for (int j = 0; j < size; ++j) {
     if (j < count) v[j] = numbers[column];
@@ -92,6 +96,7 @@ struct Normalize {
   }
 };
 
+// dx = dy * f + (x - center) * p + t. The sums over the batch are already in p and t.
 template <class X, class T>
 struct NormalizeBackward {
   const T* dy;
@@ -155,6 +160,7 @@ void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center,
 }
 
 void forward_numbers(const fq::detail::BatchNormForward& numbers, std::int64_t channels, Device device) {
+  // One thread per channel runs the functor of the host, with its bits.
   launch_each(device, channels, numbers);
 }
 void backward_numbers(const fq::detail::BatchNormBackward& numbers, std::int64_t channels, Device device) {

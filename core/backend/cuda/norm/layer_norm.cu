@@ -12,6 +12,7 @@ using fq::detail::layer_norm_gradient;
 using fq::detail::layer_norm_value;
 using fq::detail::layer_normal;
 
+// gamma and beta are optional.
 template <class T>
 FQ_HD void load_or(const T* p, T otherwise, std::int64_t first, int count, T (&v)[group_size]) {
   if (p != nullptr) return load_group(p + first, count, v);
@@ -24,6 +25,7 @@ struct Forward {
   struct Shared {
     TwoSums<T> sums[block_threads];
   };
+  // A row of up to 8 * 256 elements stays in registers: x is read from memory once.
   struct Kept {
     T v[group_size];
   };
@@ -48,6 +50,7 @@ struct Forward {
     });
     return sum;
   }
+  // The mean and the inverse deviation are rounded to T once and saved for backward.
   FQ_HD void finish(std::int64_t row, const TwoSums<T>& sum) const {
     const double n = static_cast<double>(shape.length), offset = sum.first.value() / n;
     // Rounding may give a small negative variance.
@@ -85,6 +88,7 @@ struct Backward {
   struct Shared {
     TwoSums<T> sums[block_threads];
   };
+  // The first group of each thread stays in registers between the sums and the result.
   struct Kept {
     T g[group_size], normal[group_size];
   };
@@ -123,6 +127,7 @@ struct Backward {
   }
   FQ_HD void write(std::int64_t row, int lane, const TwoSums<T>& sum, Kept& kept) const {
     const double n = static_cast<double>(shape.length);
+    // dx = inverse * (g - mean(g) - normal * mean(g * normal)), g = dy * gamma.
     const T average = static_cast<T>(sum.first.value() / n), slope = static_cast<T>(sum.second.value() / n),
             spread = inverse[row];
     visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {
@@ -148,6 +153,7 @@ struct ParameterTerms {
   const T *dy, *x, *mean, *inverse;
   std::int64_t length;
   FQ_HD void operator()(TwoSums<T>& sum, std::int64_t i, std::int64_t) const {
+    // dx needs sums along each row. dgamma and dbeta need sums over the rows, which is a second pass.
     const std::int64_t row = quotient(i, length);
     sum.first.add_product(dy[i], layer_normal(x[i], mean[row], inverse[row]));
     sum.second.add(dy[i]);

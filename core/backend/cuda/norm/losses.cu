@@ -33,6 +33,7 @@ struct AddRows {
     return {a.total + b.total, a.weight + b.weight};
   }
 };
+// CUB calls the output functor once, on the device, so that no second launch is needed.
 /// Adds a sum to totals [loss, weights], writes the mean so far, and returns the new total weight.
 struct MeanSoFar {
   double* totals;
@@ -68,6 +69,7 @@ struct LabelTerms {
     const std::int64_t label = labels[row];
     if (!ignored.counts(label)) return {0.0, 0.0};
     const double weight = of.weight(label);
+    // Invalid labels have raised an alarm before. The kernel only must not read outside of the row.
     if (label < 0 || label >= of.classes) return {0.0, weight};
     return {-weight * log_p[row * of.classes + label], weight};
   }
@@ -97,6 +99,7 @@ struct EntropyBackward {
   T* dx;
   FQ_HD void operator()(std::int64_t first, int count) const {
     const T factor = static_cast<T>(mean_or_zero(static_cast<double>(*dy), *counted));
+    // One division per group: the loop advances class and row.
     std::int64_t row = quotient(first, of.classes), c = first - row * of.classes;
     T v[group_size];
     load_group(log_p + first, count, v);
@@ -150,6 +153,7 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
   const auto* label = device_data<std::int64_t>(labels);
   const IgnoredLabel ignored(rule);
   const SmoothedTarget of = smoothed_target(rule, log_p.dim(1));
+  // Smoothed targets need all classes of a row, plain labels one element.
   if (rule.smoothing > 0)
     add_terms(log_p.numel(), SmoothedTerms{as_floats(log_p), label, of, ignored}, totals, loss);
   else

@@ -19,6 +19,7 @@ using fq::detail::softmax_value;
 /// Returns y of one element, from the largest element of its line and the sum of exponentials.
 template <class T>
 FQ_HD T softmax_output(T x, T largest, double sum, bool logarithm) {
+  // The sum has extra precision and is rounded to T once.
   const T total = static_cast<T>(sum);
   return logarithm ? log_softmax_value(x, largest, std::log(total)) : softmax_value(x, largest, total);
 }
@@ -41,6 +42,7 @@ struct SoftmaxLine {
   T* y;
   FQ_HD void operator()(std::int64_t line) const {
     const std::int64_t at = lines.first(line);
+    // Three passes over the line: maximum, sum and result. The line does not fit into registers.
     const T *in = x + at, *end = in + lines.size * lines.inner;
     T largest = *in;
     for (const T* v = in; v != end; v += lines.inner)
@@ -52,6 +54,7 @@ struct SoftmaxLine {
   }
 };
 
+// dx = y * (dy - sum(dy * y)), or dy - exp(y) * sum(dy) for the logarithm.
 template <class T>
 struct SoftmaxLineBackward {
   SoftmaxLines lines;
@@ -195,6 +198,7 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
       launch_stateful_blocks(x.device(), shape.blocks(),
                              SoftmaxRows<T>{shape, device_data<T>(x), logarithm, out});
     else
+      // Other axes, for example class scores of images: neighbouring lines are adjacent in memory.
       launch_each(x.device(), view.outer * view.inner,
                   SoftmaxLine<T>{{view.size, view.inner}, device_data<T>(x), logarithm, out});
   });

@@ -10,6 +10,7 @@ using fq::detail::Covering;
 using fq::detail::Window;
 
 /// Average of floats, or of codes times their scale.
+// x: [n, h, w, c], y: [n, oh, ow, c]. One thread per output pixel and up to eight channels.
 template <class From, class T>
 struct Average {
   PoolSizes s;
@@ -22,6 +23,7 @@ struct Average {
   FQ_HD void operator()(std::int64_t item) const {
     const PixelPart p(groups, s.oh, s.ow, item);
     const Window window(s, p.row, p.column);
+    // In (h, w) order, as on the host and in ONNX Runtime.
     T sum[group_size] = {};
     for (std::int64_t h = window.top; h < window.bottom; ++h)
       for (std::int64_t w = window.left; w < window.right; ++w) {
@@ -31,12 +33,14 @@ struct Average {
           if (k < p.count) sum[k] += std::is_same_v<From, T> ? v[k] : v[k] * static_cast<T>(*scale);
       }
     const auto pixels = static_cast<T>(include_padding ? window.padded_pixels(s) : window.pixels());
+    // A division, as on the host: a multiplication by 1 / pixels would round differently.
     for (int k = 0; k < group_size; ++k) sum[k] /= pixels;
     store_group(y + pixel_offset(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel, p.count, sum);
   }
 };
 
 template <class T>
+// One thread per pixel and eight channels of dx adds all windows that cover the pixel.
 struct AverageBackward {
   PoolSizes s;
   bool include_padding;
@@ -63,6 +67,7 @@ struct AverageBackward {
   }
 };
 
+// codes: [images, pixels, c], sums: [images, c].
 template <class Code>
 struct SumPixels {
   std::int64_t pixels;
@@ -73,6 +78,7 @@ struct SumPixels {
   FQ_HD void operator()(std::int64_t item) const {
     const auto p = groups.part(item);
     const Code* x = codes + p.row * pixels * groups.width + p.column;
+    // int32 is exact for up to 2^23 pixels of 8-bit codes.
     std::int32_t sum[group_size] = {};
     for (std::int64_t i = 0; i < pixels; ++i) {
       Code v[group_size];
@@ -104,6 +110,7 @@ void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const T
                                  mutable_device_data<T>(y)});
   };
   switch (x.dtype()) {
+    // Codes are averaged as fl(code * scale), as the exported operator does.
     case DType::i8:
       return run(std::int8_t{}, float{});
     case DType::u8:

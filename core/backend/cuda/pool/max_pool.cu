@@ -13,9 +13,11 @@ using fq::detail::Window;
 template <class T>
 FQ_HD bool wins(T v, T best, bool falls) {
   if constexpr (std::is_floating_point_v<T>) return v > best || v != v;
+  // Sums of a channel with a negative factor: the smallest sum has the largest value.
   return falls ? v < best : v > best;
 }
 
+// x: [n, h, w, c], y and argmax: [n, oh, ow, c]. One thread per output pixel and eight channels.
 template <class T, class Place>
 struct MaxPool {
   PoolSizes s;
@@ -33,6 +35,7 @@ struct MaxPool {
     bool falls[group_size];
     for (int k = 0; k < group_size; ++k)
       falls[k] = factor != nullptr && k < p.count && factor[p.channel + k] < 0.0f;
+    // The first pixel is the first maximum, even if it is NaN or the smallest value of T.
     bool first = true;
     for (std::int64_t h = window.top; h < window.bottom; ++h)
       for (std::int64_t w = window.left; w < window.right; ++w) {
@@ -52,6 +55,7 @@ struct MaxPool {
   }
 };
 
+// A gather: one thread per pixel of dx adds the windows that cover it, in a fixed order and without atomics.
 template <class T, class Place>
 struct MaxPoolBackward {
   PoolSizes s;
@@ -63,12 +67,14 @@ struct MaxPoolBackward {
   FQ_HD void operator()(std::int64_t item) const {
     const PixelPart p(groups, s.h, s.w, item);
     Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
+    // The windows that cover row p.row, counted from the start of the padding.
     rows.seek(p.row + s.ph);
     columns.seek(p.column + s.pw);
     T sum[group_size] = {};
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       for (std::int64_t j = columns.begin; j < columns.end; ++j) {
         const std::int64_t at = pixel_offset(p.image, s.oh, s.ow, i, j, s.c) + p.channel;
+        // dy of window (i, j) passes to this pixel if it holds the maximum of the window.
         const auto here = static_cast<Place>(Window(s, i, j).place(s, p.row, p.column));
         T g[group_size];
         Place place[group_size];
@@ -81,6 +87,7 @@ struct MaxPoolBackward {
   }
 };
 
+// Positions have one byte up to 255 positions in a window, else four.
 template <class F>
 void visit_places(DType dtype, F&& f) {
   if (dtype == DType::u8)

@@ -43,20 +43,22 @@ struct CountBins {
   static constexpr int phases = 3, counters = 8192, most_copies = 8, pack = pack_size<float>, packs = 2;
   static constexpr std::int64_t tile = std::int64_t{block_threads} * pack * packs;
   struct Shared {
+    // 32 dummy counters, one per lane of a warp, so that dummy additions do not wait for each other.
     unsigned table[counters + 32];
   };
   const float* x;
   std::int64_t elements;
   Bins rule;
-  int bins, copies, held;  ///< copies: a power of two; held: number of bins in a table
+  int bins, copies, table_bins;  ///< copies: a power of two; table_bins: number of bins in a table
   unsigned long long* counts;
 
   FQ_HD void add(float v, int thread, unsigned& zeros, Shared& shared) const {
     const int at = rule.of<inverted>(v), own = at * copies + (thread & (copies - 1));
-    const bool held_there = static_cast<unsigned>(at - 1) < static_cast<unsigned>(held - 1);
-    atomic_add(shared.table[held_there ? own : counters + thread % 32], 1u);
+    // One unsigned comparison for 1 <= at < table_bins: bin 0 wraps around to a large number.
+    const bool in_table = static_cast<unsigned>(at - 1) < static_cast<unsigned>(table_bins - 1);
+    atomic_add(shared.table[in_table ? own : counters + thread % 32], 1u);
     zeros += at == 0 ? 1 : 0;
-    if (held < bins && at >= held && at < bins) atomic_add<unsigned long long>(counts[at], 1);
+    if (table_bins < bins && at >= table_bins && at < bins) atomic_add<unsigned long long>(counts[at], 1);
   }
   /// Adds `packs` packs. Their distance is one pack per thread of the block.
   FQ_HD void add_tile(std::int64_t begin, Thread t, unsigned& zeros, Shared& shared) const {
@@ -82,8 +84,9 @@ struct CountBins {
         add_tile(begin, t, zeros, shared);
       if (zeros != 0) atomic_add(shared.table[t.thread & (copies - 1)], zeros);
     }
+    // Integer counts do not depend on the order of the atomic additions.
     if (Phase == 2)
-      for (int at = t.thread; at < held; at += block_threads) {
+      for (int at = t.thread; at < table_bins; at += block_threads) {
         unsigned long long sum = 0;
         for (int copy = 0; copy < copies; ++copy) sum += shared.table[at * copies + copy];
         if (sum != 0) atomic_add(counts[at], sum);
@@ -94,6 +97,7 @@ struct CountBins {
 template <bool inverted>
 void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
   using Body = CountBins<inverted>;
+  // Few large blocks: each block has to clear its table and to add it to the global counts.
   constexpr std::int64_t tiles_a_block = 8, blocks_a_processor = 6;
   const auto room = static_cast<unsigned>(Body::counters / std::max(bins, 1));
   const int copies = std::clamp(static_cast<int>(std::bit_floor(room)), 1, Body::most_copies);
@@ -111,6 +115,7 @@ void count(const Tensor& x, const fq::detail::BinRule& rule, std::span<std::int6
   const auto bins = static_cast<int>(counts.size());
   const Bins own(rule, bins);
   own.uses_inverse() ? count_bins<true>(x, own, bins, sums) : count_bins<false>(x, own, bins, sums);
+  // Waits for the device: the calibrator needs the counts on the host.
   const auto added = sums.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += added[i];
 }

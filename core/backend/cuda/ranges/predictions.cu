@@ -17,11 +17,13 @@ struct Prediction {
 struct JoinPredictions {
   template <class T>
   FQ_HD void operator()(Prediction<T>& a, const Prediction<T>& b) const {
+    // The first of equal scores wins in any order of joining.
     const bool takes = b.score > a.score || (b.score == a.score && b.at < a.at) || b.score != b.score;
     if (a.score == a.score && takes) a = b;
   }
 };
 
+// scores: [rows, classes]. Threads of a block share a row, so large vocabularies are read in parallel.
 template <class T>
 struct FindPredictions {
   static constexpr int phases = 1 + join_phases;
@@ -51,6 +53,7 @@ struct FindPredictions {
     if constexpr (Phase > 0) join_lanes<Phase - 1>(shape, p, shared.found, JoinPredictions{});
     if (Phase == join_phases && p.lane == 0) {
       const Prediction<T>& best = shared.found[p.first];
+      // A NaN once taken is never replaced, so it reaches the end.
       out[p.row] = best.score == best.score ? best.at : -1;
     }
   }

@@ -69,6 +69,7 @@ struct RaiseMagnitudes {
   Strides walk;
 
   FQ_HD void raise(std::int64_t at, std::int32_t most) const {
+    // Reading first avoids most atomic operations: a maximum soon stops growing.
     if (out[at] < most) atomic_raise(out[at], most);
   }
   FQ_HD void operator()(std::int64_t first, int count) const {
@@ -79,6 +80,7 @@ struct RaiseMagnitudes {
     for (int j = 0; j < group_size; ++j) {
       if (j >= count) break;
       const std::int64_t next = walk.offset(1, first + j);
+      // Consecutive elements often share a range: one atomic operation for a run of them.
       if (next != at) raise(at, most);
       most = next == at ? larger(most, magnitude(v[j])) : magnitude(v[j]);
       at = next;
@@ -130,6 +132,7 @@ struct BlockMagnitudes {
   }
 };
 
+// The axis with a nonzero step in the ranges is the kept axis. `inner` is the product of the axes after it.
 /// Returns the view for at most one kept axis.
 ChannelView channel_view(const Strides& walk, std::int64_t count) {
   ChannelView view{1, 1, count};
@@ -146,6 +149,7 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
   const PutMagnitude put{out};
   if (view.channels == 1)
     return reduce_all(x.device(), device_data<float>(x), count, Magnitude{}, Larger{}, std::int32_t{0}, out);
+  // Rows of consecutive elements: weights per output channel, or blocks of NVFP4.
   if (view.channels * view.inner == count && view.inner <= RowMagnitudes::longest) {
     const auto shape = RowBlocks::of(view.channels, view.inner);
     return launch_blocks(x.device(), shape.blocks(), RowMagnitudes{shape, device_data<float>(x), out});
@@ -157,6 +161,7 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
                   LargestMagnitude<1>{device_data<float>(x), count}, put);
 }
 
+// Reports on the device: reading the ranges back would wait for it.
 struct CheckFinite {
   const float* amax;
   Alarm nan, infinity;
@@ -215,6 +220,7 @@ fq::detail::ValueRange range(const Tensor& x) {
   reduce_all(x.device(), device_data<float>(x), x.numel(), EndsOf{}, JoinEnds{},
              Ends{0, std::numeric_limits<float>::infinity()}, reinterpret_cast<Ends*>(found.mutable_raw()));
   const auto ends = found.to_vector<float>();
+  // -0 + 0 = +0: the sign of a zero minimum would depend on the order.
   return {ends[0], ends[1] + 0.0f};
 }
 

@@ -12,6 +12,7 @@ namespace fq::cuda {
 namespace {
 
 /// Parts of rows. Part p belongs to row p / per_row.
+// Parts of 4096 elements, as on the host, so that sums have the same order and bits.
 struct RowParts {
   static constexpr std::int64_t size = 4096;
   const float* x;
@@ -45,6 +46,7 @@ struct AddParts {
   FQ_HD void operator()(std::int64_t i) const {
     const std::int64_t row = quotient(i, width), k = i - row * width;
     const std::int64_t from = row * per_row, to = from + per_row;
+    // One thread adds the parts of a row in order.
     double sum = sums[i];
     for (std::int64_t part = from < first ? first : from; part < to && part < last; ++part)
       sum += partial[(part - first) * width + k];
@@ -57,6 +59,7 @@ struct AddParts {
 template <class Fill>
 void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vector<double>& sums,
                Fill&& fill) {
+  // Bounds the memory of the partial sums to 64 MB.
   constexpr std::int64_t most_bytes = std::int64_t{1} << 26;
   const Device device = rows.values.device();
   const RowParts parts(rows);
@@ -114,6 +117,7 @@ struct SumPart {
   FQ_HD void phase(Thread t, Shared& shared) const {
     const std::int64_t part = first + t.block;
     const int count = parts.count(part);
+    // All threads load the part to shared memory. Then few threads add, in the host's order.
     if (Phase == 0)
       for (int i = t.thread; i < count; i += block_threads) shared.x[i] = parts.first(part)[i];
     if (Phase == 1 && t.thread < lanes) add_lane(t.thread, count, shared);
@@ -182,6 +186,7 @@ struct Errors {
 };
 
 /// Computes the errors of parts. Item i = part * width + k, with parts counted from `first`.
+// Candidates are the inner index: neighbouring threads read the same part.
 struct PartErrors {
   Errors errors;
   RowParts parts;
@@ -226,6 +231,7 @@ Tensor list(const std::vector<float>& values, Device device) {
 }  // namespace
 
 void add_magnitudes(const fq::detail::RangeRows& rows, bool skip_zeros, std::vector<double>& sums) {
+  // Eight sums per part, as in the host's add_part.
   add<8, true>(rows, skip_zeros, sums);
 }
 

@@ -10,8 +10,10 @@ namespace fq::cuda {
 namespace {
 
 /// Adds up to `most` terms. `more` adds them to the existing sums.
+// int64 sums in fixed point have no order: the result is the same for any number of ranks.
 struct AddFixed {
   static constexpr std::size_t most = 8;
+  // The pointers are parameters of the launch: no table is copied to the device.
   const float* terms[most];
   int term_count;
   bool more;
@@ -48,6 +50,7 @@ struct FromFixed {
 
 void add_fixed(std::span<const Tensor> terms, int shift, Tensor& sums) {
   AddFixed body{{}, 0, false, std::ldexp(1.0, shift), mutable_device_data<std::int64_t>(sums)};
+  // Runs at least once: without terms the sums are 0.
   do {
     const auto now = terms.first(std::min(terms.size(), AddFixed::most));
     body.term_count = static_cast<int>(now.size());

@@ -18,6 +18,7 @@ void find_function(void* library, const char* name, F& function) {
 
 Nccl load_nccl() {
   void* library = RTLD_DEFAULT;
+  // A program may be linked with NCCL itself.
   if (dlsym(library, "ncclAllReduce") == nullptr)
     library = open_first(
         nccl_paths(binary_path(reinterpret_cast<const void*>(&load_nccl)), NCCL_MAJOR, CUDART_VERSION / 1000),

@@ -21,6 +21,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
       : device_(device), rank_(rank), seconds_(seconds) {
     static_cast<void>(device_stream(device));  // makes it the current device
     FQ_NCCL(CommInitRank, &ranks_, size, id, rank);
+    // NCCL never ends a sum whose peer is lost, so every wait of the host checks for that.
     set_wait_check([this](double waited) { check_wait(waited); });
   }
   ~NcclRanks() override {
@@ -39,6 +40,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
     throw_if_aborted();
     const cudaStream_t stream = device_stream(values.device());
     void* data = mutable_device_data<std::int64_t>(values);
+    // Integer sums have no order, so NCCL's algorithm does not change the result.
     FQ_NCCL(AllReduce, data, data, static_cast<std::size_t>(values.numel()), ncclInt64, ncclSum, ranks_,
             stream);
   }
@@ -56,7 +58,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
     else if (waited > seconds_)
       aborted_ = fmt::format(
           "[ranks] rank {} waited {} s for the sums of the other GPUs: a process hangs or is much "
-          "slower. rank_timeout gives them longer",
+          "slower. Use a longer rank_timeout",
           rank_, seconds_);
     else
       return;

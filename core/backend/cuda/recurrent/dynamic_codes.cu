@@ -11,6 +11,7 @@ namespace {
 using fq::detail::DynamicGrid;
 using fq::detail::quotient;
 
+// The range always includes 0, as in ONNX's DynamicQuantizeLinear.
 struct PutGrid {
   float* grids;
   Alarm alarm;
@@ -36,6 +37,7 @@ RowGrids row_grids(const Tensor& rows, const Tensor& grids) {
   return {device_data<float>(grids), rows.dim(1), grids.dim(0)};
 }
 
+// Codes need the range of the whole row, so they are a second pass.
 struct Code {
   RowGrids grids;
   const float* x;
@@ -50,6 +52,7 @@ struct Value {
   FQ_HD void operator()(std::int64_t i) const { out[i] = grids.at(i).value(codes[i]); }
 };
 
+// fl(fl(sum - zero * weights) * fl(scale * w_scale)), with the row's grid.
 struct Sum {
   RowGrids grids;
   const std::int32_t *sums, *weights;
@@ -66,6 +69,7 @@ struct Sum {
 
 void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
   const Device device = x.device();
+  // Channels are the ranges: rows r, r + ranges, .. share one. A single range is one channel of all elements.
   reduce_channels(device, {grids.dim(0), grids.dim(0) == 1 ? 1 : x.dim(1), x.numel()},
                   FindRowEnds{device_data<float>(x)},
                   PutGrid{mutable_device_data<float>(grids), alarm(device, nan_text)});

@@ -11,6 +11,7 @@ using fq::detail::OneNumber;
 using fq::detail::quotient;
 using fq::detail::RecurrentCell;
 
+// gates, of_state: [rows, G * width]. One thread per element of the state computes all of its gates.
 template <class T>
 struct StepElement {
   RecurrentCell kind;

@@ -9,6 +9,7 @@ namespace fq::cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+// Large pieces: a training step has thousands of small tensors.
 constexpr std::size_t kLeastPiece = std::size_t{8} << 20;
 
 struct KnownPiece {
@@ -22,6 +23,7 @@ struct Arenas {
 
   [[nodiscard]] std::shared_ptr<Arena> find(const void* pointer) const {
     const auto* at = static_cast<const std::byte*>(pointer);
+    // Descending order: lower_bound is the last piece that begins at or before the pointer.
     const auto piece = pieces.lower_bound(at);
     return piece != pieces.end() && at < piece->first + piece->second.bytes ? piece->second.arena : nullptr;
   }
@@ -43,6 +45,7 @@ void Arena::add_piece(std::size_t bytes) {
   arenas().pieces.emplace(begin, KnownPiece{bytes, shared_from_this()});
 }
 
+// Best fit by a linear search. It runs only during a capture, once per tensor, never in a launch.
 void* Arena::take(std::size_t bytes) {
   const std::size_t size =
       std::max<std::size_t>((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
@@ -66,6 +69,7 @@ void* Arena::take(std::size_t bytes) {
 }
 
 void Arena::give(std::byte* block) noexcept {
+  // Merges neighbours, but not across pieces: each piece returns to the pool as a whole.
   const auto join = [this](Ranges::iterator left, Ranges::iterator right) {
     if (left->first + left->second != right->first || pieces_.contains(right->first)) return;
     left->second += right->second;
@@ -76,6 +80,7 @@ void Arena::give(std::byte* block) noexcept {
   if (own != free_.begin()) join(std::prev(own), own);
 }
 
+// Before `close` nothing returns: graphs still use the memory.
 void Arena::give_back_pieces() noexcept {
   for (auto piece = pieces_.begin(); closed_ && piece != pieces_.end();) {
     const auto [begin, bytes] = *piece;
@@ -91,6 +96,7 @@ void Arena::give_back_pieces() noexcept {
 
 void Arena::close() noexcept {
   const std::scoped_lock lock(arenas().mutex);
+  // Removing the last piece from the list may drop the last owner of this arena.
   const auto alive = shared_from_this();
   closed_ = true;
   give_back_pieces();

@@ -25,6 +25,7 @@ using Touched = std::unordered_map<const void*, TouchedStorage>;  // by address
 
 namespace {
 
+// State of this thread's capture. A capture of another thread is independent.
 struct InForce {
   const Capturing* capturing = nullptr;
   Touched* touched = nullptr;
@@ -54,6 +55,7 @@ void refuse_capture(const char* what) {
     throw fq::detail::CannotCapture(fmt::format("[cuda] {} cannot be captured", what));
 }
 
+// An empty state: allocation and launches of `work` use the device's own memory and stream.
 void run_uncaptured(const std::function<void()>& work) {
   const ScopedValue uncaptured(in_force, InForce{});
   work();
@@ -72,6 +74,8 @@ Tensor constant(const Tensor& host, Device device) {
 }
 
 void touched(const Storage& storage, const void* address, bool written) noexcept {
+  // Tensors of the arena live as long as the capture. Parameters and other tensors must be kept alive for its
+  // graphs.
   if (in_force.capturing == nullptr || in_force.capturing->arena->holds(address)) return;
   try {
     auto& [kept, ever_written] = (*in_force.touched)[address];
@@ -89,6 +93,7 @@ namespace detail {
 struct Capture::Body {
   Device device;
   cuda::Stream stream;
+  // The step of the random stream changes with every launch, so captured kernels read it from memory.
   Storage step;
   cuda::Capturing capturing;
   cuda::Touched touched;
@@ -99,6 +104,7 @@ struct Capture::Body {
   std::vector<Part> parts;
 
   explicit Body(Device where) : device(where), step(sizeof(std::uint64_t), where) {
+    // Makes the device current before its stream is created.
     static_cast<void>(cuda::device_stream(device));
     FQ_CUDA(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking));
     capturing = {device, stream.get(), cuda::Arena::make(cuda::device_state(device))};
@@ -128,6 +134,7 @@ struct Capture::Body {
   Part captured(const std::function<void()>& work) {
     cuda::Graph graph;
     Part part;
+    // Relaxed: other threads, for example an uploader, may allocate and copy during the capture.
     FQ_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed));
     try {
       part.reads_step = call(work);
@@ -155,6 +162,8 @@ void Capture::launch(std::size_t index) {
   Body& own = *body_;
   const Body::Part& part = own.parts.at(index);
   for (auto& [address, each] : own.touched)
+    // A launch writes without the host code that counts versions, so saved tensors would not notice the
+    // change.
     if (each.written) each.storage.mark_written();
   const std::uint64_t step = random_stream().step;
   if (part.reads_step)

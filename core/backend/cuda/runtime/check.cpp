@@ -30,6 +30,7 @@ bool ends_capture(cudaError_t code) {
   return cudaErrorStreamCaptureUnsupported <= code && code <= cudaErrorStreamCaptureWrongThread;
 }
 
+// Returns a remedy, or an empty string.
 std::string advice(cudaError_t code) {
   switch (code) {
     case cudaErrorMemoryAllocation:
@@ -42,11 +43,12 @@ std::string advice(cudaError_t code) {
     case cudaErrorInvalidDevice:
       return "use --device cpu, or a GPU that nvidia-smi lists";
     case cudaErrorDevicesUnavailable:
-      return "another program has the GPU for itself: wait for it, or use another device";
+      return "another program uses the GPU exclusively: wait for it, or use another device";
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorUnsupportedPtxVersion:
       return "this build has no code for the GPU: build with CMAKE_CUDA_ARCHITECTURES=native";
+    // These errors destroy the context of the process: no later call can succeed.
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:
@@ -65,6 +67,7 @@ std::string advice(cudaError_t code) {
 
 void check(cudaError_t code, const char* call, std::source_location place) {
   if (code == cudaSuccess) return;
+  // CUDA keeps the error, and the next unrelated call would report it again.
   static_cast<void>(cudaGetLastError());
   auto message = fmt::format("[cuda] {} failed: {} ({}) at {}:{}", call, cudaGetErrorName(code),
                              cudaGetErrorString(code), source_path(place.file_name()), place.line());

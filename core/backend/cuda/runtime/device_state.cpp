@@ -47,6 +47,7 @@ MemoryPool make_pool(int index) {
 
 DeviceState::DeviceState(int index) : index_(index) {
   FQ_CUDA(cudaSetDevice(index));
+  // Non-blocking: work in CUDA's default stream, for example of other libraries, does not order this stream.
   FQ_CUDA(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking));
   FQ_CUDA(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index));
   pool_ = make_pool(index);
@@ -55,12 +56,14 @@ DeviceState::DeviceState(int index) : index_(index) {
   FQ_CUDA(cudaMemPoolSetAttribute(upload_pool_.get(), cudaMemPoolReuseAllowInternalDependencies, &never));
   void* flag = nullptr;
   FQ_CUDA(cudaMallocFromPoolAsync(&flag, sizeof(int), pool_.get(), stream_.get()));
+  // Each byte 0x7f: larger than every alarm id, so atomicMin keeps the smallest id that is raised.
   FQ_CUDA(cudaMemsetAsync(flag, 0x7f, sizeof(int), stream_.get()));
   flag_ = static_cast<int*>(flag);
 }
 
 Alarm DeviceState::alarm(const std::string& text, AlarmKind kind) {
   const std::scoped_lock lock(mutex_);
+  // Each text has one id for the life of the process, because kernels of graphs refer to ids.
   const auto [entry, added] = alarms_.try_emplace(text, static_cast<int>(texts_.size()));
   if (added) texts_.emplace_back(text, kind);
   return {flag_, entry->second};
@@ -90,6 +93,7 @@ void DeviceState::synchronize() {
 void DeviceState::copy_staged(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t most = 256;  // copies in flight
   const std::scoped_lock lock(staged_mutex_);
+  // Waiting for the oldest copy bounds the page-locked memory in use.
   if (staged_.size() >= most) {
     wait(staged_.front().done.get());
   }
@@ -104,6 +108,7 @@ void DeviceState::copy_staged(void* to, const void* from, std::size_t bytes) {
 void* DeviceState::take(std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   void* pointer = nullptr;
   FQ_CUDA(cudaSetDevice(index_));
+  // Stream-ordered: memory freed by earlier work of the stream is reused without a wait of the host.
   FQ_CUDA(cudaMallocFromPoolAsync(&pointer, bytes == 0 ? 1 : bytes, pool, stream));
   count(static_cast<std::int64_t>(bytes));
   return pointer;
@@ -143,6 +148,7 @@ void DeviceState::trim() noexcept {
 
 DeviceState& device_state(Device device) {
   static std::mutex mutex;
+  // Never destroyed: tensors with static lifetime free their memory at exit.
   static auto* states = new std::array<std::unique_ptr<DeviceState>, max_devices>;
   const std::scoped_lock lock(mutex);
   const int count = device_count();

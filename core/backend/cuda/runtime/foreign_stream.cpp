@@ -9,8 +9,10 @@
 namespace fq::detail {
 namespace {
 
+// Set by callers with streams of their own (PyTorch). Only such callers need their current device restored.
 std::atomic<bool> was_foreign_stream = false;
 
+// The event is destroyed at once: CUDA releases it when the recorded work is done.
 void put_in_order(cudaStream_t first, cudaStream_t then) {
   const cuda::Event done = cuda::make_event();
   FQ_CUDA(cudaEventRecord(done.get(), first));

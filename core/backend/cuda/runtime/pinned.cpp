@@ -34,6 +34,7 @@ Pinned::Pinned(std::size_t bytes) : bytes_(std::bit_ceil(std::max<std::size_t>(b
     return;
   }
   void* fresh = nullptr;
+  // Portable: page-locked for all devices, because blocks are cached for all of them.
   FQ_CUDA(cudaHostAlloc(&fresh, bytes_, cudaHostAllocPortable));
   data_ = static_cast<std::byte*>(fresh);
 }
@@ -57,6 +58,7 @@ Pinned& Pinned::operator=(Pinned&& other) noexcept {
   return *this;
 }
 
+// Events without timing are cheaper to record and to wait for.
 Event make_event() {
   Event event;
   FQ_CUDA(cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming));

@@ -31,6 +31,7 @@ Found find_devices() noexcept {
   return out;
 }
 
+// Counted once: the number of devices of a process does not change.
 const Found& found() noexcept {
   static const Found devices = find_devices();
   return devices;
@@ -72,13 +73,16 @@ Alarm alarm(Device device, const std::string& text, AlarmKind kind) {
 }
 
 void* allocate(std::size_t bytes, Device device) {
+  // Tensors of captured work keep their addresses, so they come from the arena of the capture.
   if (const Capturing* own = capturing(device)) return own->arena->take(bytes);
+  // Memory for an upload must not wait for the device's stream, which may be busy with a step.
   if (const cudaStream_t stream = upload_stream(device))
     return device_state(device).take_for_upload(bytes, stream);
   return device_state(device).take(bytes);
 }
 
 void deallocate(void* pointer, std::size_t bytes, Device device) noexcept {
+  // The arena is found by address: a block may be freed outside of the capture.
   if (pointer == nullptr || Arena::give_back(pointer)) return;
   try {
     device_state(device).give(pointer, bytes);
@@ -145,6 +149,7 @@ void synchronize_device(Device device) {
   device_state(device).synchronize();
 }
 
+// A fill kernel and a copy detect drivers, architectures and memory limits that the properties do not show.
 Trial try_device(Device device) {
   constexpr std::size_t megabyte = 1000000, least = 256 * megabyte;
   try {
@@ -171,6 +176,7 @@ std::string code_type(Device device) {
 
 namespace {
 
+// Counters for tests: relaxed order suffices.
 std::atomic<std::int64_t> launches, waits, graphs;
 
 void count_one(std::atomic<std::int64_t>& number) noexcept { number.fetch_add(1, std::memory_order_relaxed); }

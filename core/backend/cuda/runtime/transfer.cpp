@@ -14,6 +14,7 @@ namespace fq::cuda {
 namespace {
 
 /// Upload state of one thread and device.
+// One per loader thread: its copies run next to the training step of another thread.
 struct Uploader {
   Stream stream;
   Pinned staging;
@@ -31,6 +32,7 @@ cudaStream_t upload_stream(Device device) noexcept {
   return uploading != nullptr && uploading_to == device ? uploading->stream.get() : nullptr;
 }
 
+// The host tensor is pageable, so it is copied to page-locked memory first.
 Tensor upload(const Tensor& host, Device device) {
   refuse_capture("a copy from the host");
   static_cast<void>(device_stream(device));  // makes it the current device
@@ -64,6 +66,7 @@ struct Readback::Body {
   }
 };
 
+// Values and alarm are copied together in the stream, so `get` reports errors of all work before the copy.
 Readback::Readback(const void* from, std::size_t bytes, Device device) {
   refuse_capture("a copy to the host");
   const cudaStream_t stream = device_stream(device);

@@ -23,6 +23,8 @@ std::shared_ptr<const WaitCheck> wait_check() {
 template <class Query>
 void poll(const Query& query, const char* call, const WaitCheck& check_wait) {
   using Clock = std::chrono::steady_clock;
+  // Most waits are short: yielding first gives them a short delay. Long waits leave the core to other
+  // threads.
   constexpr std::chrono::microseconds spin(20000), pause(50);
   const auto start = Clock::now();
   for (;;) {
@@ -48,6 +50,7 @@ void set_wait_check(WaitCheck check) {
 
 void wait(cudaStream_t stream) {
   count_wait();
+  // A blocking wait could not be interrupted when a rank is lost.
   if (const auto check = wait_check())
     return poll([&] { return cudaStreamQuery(stream); }, "cudaStreamQuery", *check);
   FQ_CUDA(cudaStreamSynchronize(stream));

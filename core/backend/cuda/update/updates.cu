@@ -30,7 +30,9 @@ FQ_HD int last_begun(int count, std::int64_t part, const First& first) {
 /// of array k.
 template <class Array>
 struct ArrayList {
+  // The parameters of a launch have 4 KB: the list needs no copy to the device.
   static constexpr int most = static_cast<int>(3840 / (sizeof(Array) + sizeof(std::int64_t)));
+  // The list is a parameter of the kernel, so a captured launch keeps its pointers.
   Array arrays[most];
   std::int64_t first[most];
   int count = 0;
@@ -67,6 +69,7 @@ struct UpdateGroups {
   ArrayList<Array> list;
   Update update;
   FQ_HD void operator()(std::int64_t group) const {
+    // A group never crosses arrays: every array begins with a new group.
     const int k = list.find(group);
     const Array& array = list.arrays[k];
     const std::int64_t first = (group - list.first[k]) * group_size, left = array.n - first;
@@ -141,6 +144,7 @@ struct MoveTowards {
   }
 };
 
+// Uses the formulas of the host (updates.h).
 struct UpdateByRule {
   template <class Array>
   FQ_HD void operator()(const Array& a, std::int64_t first, int count) const {
@@ -176,6 +180,7 @@ struct SquaresOfGroup {
 
   FQ_HD double operator()(std::int64_t group) const {
     const NormArray& own = arrays[last_begun(count, group, [&](int k) { return arrays[k].first; })];
+    // load_group fills missing elements with 0.
     double v[group_size], sum = 0.0;
     own.load((group - own.first) * group_size, v);
     for (const double each : v) sum += each * each;

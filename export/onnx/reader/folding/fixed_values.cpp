@@ -21,6 +21,7 @@ std::int64_t element_count(const OnnxModel& model) {
 /// Whether the node repeats a value for each sample. Layers do that instead.
 bool is_of_samples(const OnnxNode& node, const std::vector<Tensor>& inputs) {
   const bool of_shape = node.op == "ConstantOfShape", expands = node.op == "Expand" || node.op == "Tile";
+  // Index of the input with the target shape or the repeats.
   const std::size_t at = of_shape ? 0 : 1;
   if ((!of_shape && !expands) || inputs.size() <= at || inputs[at].rank() > 1) return false;
   return batch_axis(inputs[at].to(DType::i64).to_vector<std::int64_t>()) >= 0;
@@ -35,6 +36,7 @@ bool is_learnable(const Tensor& value) {
 
 }  // namespace
 
+// The limit grows with the file, so a small file cannot make the importer allocate much memory.
 std::int64_t element_limit(const OnnxModel& model) { return 4 * element_count(model) + kSmallGraph; }
 
 FixedValues::FixedValues(const OnnxModel& model) : budget_{element_limit(model)} {
@@ -50,6 +52,7 @@ bool FixedValues::fold_node(const OnnxNode& node) {
     inputs.push_back(value == nullptr ? Tensor() : *value);
   }
   if (node.outputs.empty() || is_of_samples(node, inputs)) return false;
+  // The value of a fixed input has a batch of 1, but its Shape must have the symbolic batch.
   if (const auto input = batch_shapes_.find(node.inputs.empty() ? "" : node.inputs[0]);
       node.op == "Shape" && input != batch_shapes_.end()) {
     add(node.outputs[0], shape_tensor(NodeReader(node), input->second), false);

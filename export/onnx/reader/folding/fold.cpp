@@ -41,6 +41,7 @@ Tensor wrapped(const Tensor& wide, DType type) {
 
 }  // namespace
 
+// Through i64: a conversion of a double outside of a narrow type is undefined, of an i64 it wraps.
 Tensor convert_type(const Tensor& computed, DType type) {
   if (is_floating(type)) return computed.to(type);
   Tensor whole = Tensor::empty(computed.shape(), DType::f64);
@@ -51,6 +52,7 @@ Tensor convert_type(const Tensor& computed, DType type) {
 
 namespace {
 
+// Adds zeros, whose shape broadcasts `x`.
 Tensor expanded(const Fold& f, const Tensor& x, const Shape& shape) {
   const Shape out = broadcast_shapes(x.shape(), shape, "import_onnx");
   f.budget.take(f.node, out);
@@ -61,6 +63,7 @@ Tensor expanded(const Fold& f, const Tensor& x, const Shape& shape) {
 template <class F>
 Tensor binary(const Fold& f, F compute, std::optional<DType> type = {}) {
   const Tensor &a = f.input(0), &b = f.input(1);
+  // Operands are doubles, which hold all integers up to 2^53.
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "import_onnx");
   const Tensor x = expanded(f, a.to(DType::f64), shape), y = expanded(f, b.to(DType::f64), shape);
   Tensor out = Tensor::empty(shape, DType::f64);
@@ -88,6 +91,7 @@ Tensor cast(const Fold& f) {
 }
 
 Tensor constant_attribute(const NodeReader& node) {
+  // A Constant has one of several attributes, each for another type.
   node.check(node.node().attributes.size() == 1, "it has {} attributes: one value is needed",
              node.node().attributes.size());
   for (const auto& [key, value] : node.node().attributes) {
@@ -110,6 +114,7 @@ Tensor constant_of_shape(const Fold& f) {
   f.budget.take(f.node, numel(shape));
   f.node.check(tensor == nullptr || tensor->numel() == 1, "its value is {}: one number is needed",
                tensor == nullptr ? "" : tensor->describe());
+  // ONNX's default is a 0 of f32.
   return tensor == nullptr ? Tensor::zeros(shape) : Tensor::full(shape, tensor->item(), tensor->dtype());
 }
 
@@ -134,6 +139,7 @@ Tensor modulo(const Fold& f) {
 Tensor range(const Fold& f) {
   const double start = f.input(0).item(), limit = f.input(1).item(), step = f.input(2).item();
   const double count = std::max(0.0, std::ceil((limit - start) / step));
+  // A step of 0 gives an infinite count.
   f.node.check(count < 1e9, "it counts from {} to {} by {}", start, limit, step);
   f.budget.take(f.node, static_cast<std::int64_t>(count));
   std::vector<double> values(static_cast<std::size_t>(count));
@@ -151,6 +157,7 @@ Tensor trilu(const Fold& f) {
                      columns = x.dim(-1);
   Tensor out = x.clone();
   for (std::int64_t i = 0; i < out.numel(); ++i) {
+    // x: [.., rows, columns]. The diagonal of an element is its column minus its row.
     const std::int64_t diagonal = i % columns - i / columns % rows;
     if (upper ? diagonal < k : diagonal > k) out.mutable_data<double>()[i] = 0;
   }
@@ -174,6 +181,7 @@ Tensor reduce_inputs(const Fold& f, F compute) {
 
 Tensor clip(const Fold& f) {
   constexpr double none = std::numeric_limits<double>::infinity();
+  // The bounds are attributes up to opset 10.
   const double low = f.has(1) ? f.input(1).item() : f.node.number("min", -none),
                high = f.has(2) ? f.input(2).item() : f.node.number("max", none);
   return unary(f, [low, high](double v) { return std::min(std::max(v, low), high); });
@@ -181,6 +189,7 @@ Tensor clip(const Fold& f) {
 
 using Operator = std::function<Tensor(const Fold&)>;
 
+// Operators that exporters apply to shapes, positions, masks and weights.
 const std::map<std::string, Operator, std::less<>>& operators() {
   static const std::map<std::string, Operator, std::less<>> table = {
       {"Constant", [](const Fold& f) { return constant_attribute(f.node); }},
@@ -214,6 +223,7 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Pow", [](const Fold& f) { return binary(f, [](double a, double b) { return std::pow(a, b); }); }},
       {"Min",
        [](const Fold& f) {
+         // `a != a`: a NaN in either operand is the result.
          return reduce_inputs(f, [](double a, double b) { return a < b || a != a ? a : b; });
        }},
       {"Max",
@@ -249,7 +259,10 @@ const std::map<std::string, Operator, std::less<>>& operators() {
        [](const Fold& f) { return unary(f, [](double v) { return double(v > 0) - double(v < 0); }); }},
       {"Relu", [](const Fold& f) { return unary(f, [](double v) { return v < 0 ? 0 : v; }); }},
       {"Sigmoid", [](const Fold& f) { return unary(f, [](double v) { return 1 / (1 + std::exp(-v)); }); }},
-      {"Softplus", [](const Fold& f) { return unary(f, [](double v) { return std::log1p(std::exp(v)); }); }},
+      {"Softplus",
+       [](const Fold& f) {
+         return unary(f, [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); });
+       }},
       {"Tanh", [](const Fold& f) { return unary(f, [](double v) { return std::tanh(v); }); }},
       {"Tan", [](const Fold& f) { return unary(f, [](double v) { return std::tan(v); }); }},
       {"Erf", [](const Fold& f) { return unary(f, [](double v) { return std::erf(v); }); }},
@@ -278,17 +291,20 @@ void FoldBudget::take(const NodeReader& node, std::int64_t count) {
 void FoldBudget::take(const NodeReader& node, const Shape& shape) {
   std::int64_t count = 1;
   for (const auto size : shape)
+    // Limited to about 2^62 before the multiplication, so that the product fits int64.
     count = size == 0 ? 0 : std::min(count, kLargestSize * kLargestSize / size) * size;
   take(node, count);
 }
 
 std::optional<Tensor> fold(const NodeReader& node, const std::vector<Tensor>& inputs, FoldBudget& budget) {
   const auto found = operators().find(node.node().op);
+  // Only operators of the table have checked attributes and inputs.
   const bool known = node.node().domain.empty() && find_operator(node.node()) != nullptr;
   if (!known || found == operators().end()) return std::nullopt;
   try {
     return found->second(Fold{node, inputs, budget});
   } catch (const ArgumentError& error) {
+    // Errors of tensor functions do not name the node.
     if (std::string_view(error.what()).starts_with("[import_onnx] node ")) throw;
     node.fail("{}", error.what());
   }
@@ -304,6 +320,7 @@ Tensor shape_tensor(const NodeReader& node, const Shape& shape) {
   const auto rank = static_cast<std::int64_t>(shape.size());
   const auto at = [&](const char* key, std::int64_t fallback) {
     const auto given = node.integer(key, fallback, -kLargestSize, kLargestSize);
+    // ONNX clamps 'start' and 'end' to the rank.
     return std::clamp<std::int64_t>(given < 0 ? given + rank : given, 0, rank);
   };
   const auto begin = at("start", 0), end = std::max(begin, at("end", rank));

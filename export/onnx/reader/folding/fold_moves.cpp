@@ -18,6 +18,7 @@ Tensor picked(const Fold& f, const Tensor& x, int axis, const std::vector<std::i
   out_shape.insert(out_shape.end(), x.shape().begin() + axis + 1, x.shape().end());
   f.budget.take(f.node, numel(out_shape));
   Tensor out = Tensor::empty(out_shape, x.dtype());
+  // x: [outer, size, inner], row-major. An element of the axis is a run of `inner` elements.
   const AxisView view = axis_view(x.shape(), axis);
   const auto run = static_cast<std::size_t>(view.inner * bit_width(x.dtype()) / 8);
   const auto* from = static_cast<const std::byte*>(x.raw());
@@ -36,8 +37,10 @@ Tensor picked(const Fold& f, const Tensor& x, int axis, const std::vector<std::i
 std::vector<std::int64_t> slice_picks(const NodeReader& node, std::int64_t begin, std::int64_t end,
                                       std::int64_t step, std::int64_t size) {
   node.check(step != 0, "its step is 0");
+  // As in ONNX: bounds are clamped, for a negative step to -1, the position before the first.
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
   const auto within = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, low, high); };
+  // A longer step selects the same elements and could overflow.
   step = std::clamp<std::int64_t>(step, -size - 1, size + 1);
   std::vector<std::int64_t> picks;
   for (std::int64_t at = within(begin); step > 0 ? at < within(end) : at > within(end); at += step)
@@ -50,6 +53,7 @@ Tensor fold_gather(const Fold& f) {
   const int axis = normalized_axes(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
   const Tensor& indices = f.input(1);
   const std::int64_t size = x.dim(axis);
+  // Indices of any rank are read as a list. Their shape replaces the axis.
   auto picks = integer_list(f.node, indices.reshape({-1}));
   for (auto& pick : picks) {
     if (pick < 0) pick += size;
@@ -83,6 +87,7 @@ Tensor fold_scatter_nd(const Fold& f) {
   f.node.check(indices.rank() >= 1 && indices.dim(-1) <= x.rank() && updates.dtype() == x.dtype() &&
                    bit_width(x.dtype()) >= 8,
                "its indices are {}, its data {}", indices.describe(), x.describe());
+  // indices: [.., axes], each row the position of a slice of `part` elements.
   const std::int64_t axes = indices.dim(-1), parts = axes == 0 ? 0 : indices.numel() / axes;
   const std::int64_t part = numel(Shape(x.shape().begin() + axes, x.shape().end()));
   f.node.check(updates.numel() == parts * part, "its updates are {}", updates.describe());
@@ -111,6 +116,7 @@ Tensor fold_tile(const Fold& f) {
   for (int axis = 0; axis < x.rank(); ++axis) {
     const std::int64_t size = x.dim(axis), times = repeats[static_cast<std::size_t>(axis)];
     f.node.check(times >= 0 && times <= kLargestSize, "it repeats an axis {} times", times);
+    // Limits the list of positions, which is built before `picked` counts the result.
     f.budget.take(f.node, x.numel() == 0 ? 0 : times);
     std::vector<std::int64_t> picks;
     for (std::int64_t i = 0; i < times; ++i)
@@ -150,6 +156,7 @@ Tensor fold_reshape(const Fold& f) {
   Shape shape = f.list("shape", 1);
   const bool zeros = f.node.integer("allowzero", 0, 0, 1) == 1;
   for (std::size_t i = 0; i < shape.size(); ++i)
+    // 0 copies the size of the input unless 'allowzero' is set.
     if (shape[i] == 0 && !zeros) shape[i] = x.dim(static_cast<int>(i));
   return x.reshape(shape);
 }
@@ -161,6 +168,7 @@ Tensor fold_unsqueeze(const Fold& f) {
       normalized_axes(f.node, given, x.rank() + static_cast<int>(std::min<std::size_t>(given.size(), 8)));
   Shape shape = x.shape();
   std::set<int> sorted(axes.begin(), axes.end());
+  // Ascending order, because axes count in the shape of the result.
   for (const int axis : sorted) shape.insert(shape.begin() + axis, 1);
   return x.reshape(shape);
 }
@@ -192,6 +200,7 @@ std::vector<Tensor> fold_split(const Fold& f, std::size_t parts) {
   const int axis = normalized_axes(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
   const auto count = static_cast<std::int64_t>(parts);
   check_parts(f.node, count);
+  // Without sizes the parts are equal, the last one may be smaller.
   const std::int64_t size = x.dim(axis), each = (size + count - 1) / count;
   std::vector<std::int64_t> sizes = f.list("split", 1);
   if (sizes.empty())

@@ -25,6 +25,7 @@ void visit_indices(const Shape& shape, const std::vector<std::int64_t>& first,
     for (std::size_t axis = shape.size(); axis-- > 0;) {
       a += first[axis];
       b += second[axis];
+      // Counts like an odometer: an axis that overflows returns to 0 and carries to the axis before it.
       if (++index[axis] < shape[axis]) break;
       index[axis] = 0;
       a -= first[axis] * shape[axis];
@@ -48,6 +49,7 @@ const Reduction* find_reduction(const std::string& op) {
   static const std::pair<const char*, Reduction> table[] = {
       {"ReduceSum", {0, sum, same}},
       {"ReduceMean", {0, sum, [](double a, double count) { return a / count; }}},
+      // `x != x`: a NaN is the result.
       {"ReduceMax", {-infinity, [](double a, double x) { return x > a || x != x ? x : a; }, same}},
       {"ReduceMin", {infinity, [](double a, double x) { return x < a || x != x ? x : a; }, same}},
       {"ReduceProd", {1, [](double a, double x) { return a * x; }, same}},
@@ -94,6 +96,7 @@ int input_axis(const Fold& f, std::int64_t given) {
 
 /// Returns a mirrored index. `reflect` does not repeat the edge.
 std::int64_t mirrored(std::int64_t at, std::int64_t size) {
+  // 0, 1, .., size - 1, size - 2, .., 1 repeats with the period 2 (size - 1).
   const std::int64_t period = std::max<std::int64_t>(2 * (size - 1), 1),
                      place = ((at % period) + period) % period;
   return place < size ? place : period - place;
@@ -149,6 +152,7 @@ Tensor fold_reduce(const Fold& f) {
   f.budget.take(f.node, x.numel());
   f.budget.take(f.node, kept);
   Tensor out = Tensor::full(kept, reduction.begin, DType::f64);
+  // A step of 0 along a reduced axis lets all its elements meet in one sum.
   auto steps = row_major_steps(kept);
   for (const int axis : axes) steps[static_cast<std::size_t>(axis)] = 0;
   double* to = out.mutable_data<double>();
@@ -178,6 +182,7 @@ Tensor fold_matmul(const Fold& f) {
   Shape shape = lead;
   shape.insert(shape.end(), {rows, columns});
   f.budget.take(f.node, shape);
+  // Counts work too: a product of long rows takes time without creating elements.
   f.budget.take(f.node, numel(shape) * (inner / 64));
   Tensor out = Tensor::zeros(shape, DType::f64);
   double* to = out.mutable_data<double>();
@@ -203,6 +208,7 @@ Tensor fold_softmax(const Fold& f) {
   for (std::int64_t o = 0; o < view.outer * view.inner; ++o) {
     double* x = out.mutable_data<double>() + o / view.inner * view.size * view.inner + o % view.inner;
     double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    // Subtracts the largest value, so that exp does not overflow.
     for (std::int64_t i = 0; i < view.size; ++i) largest = std::max(largest, x[i * view.inner]);
     for (std::int64_t i = 0; i < view.size; ++i) total += std::exp(x[i * view.inner] - largest);
     for (std::int64_t i = 0; i < view.size; ++i) {

@@ -97,7 +97,8 @@ void count_factors(const GraphView& graph, const OnnxNode& product, const Gate& 
   }
 }
 
-/// Whether the product is x / 2 * gate.
+// Whether the product is x / 2 * gate. Exporters multiply the three factors in any order, so they are
+// counted.
 bool is_half_of_both(const GraphView& graph, const OnnxNode& product, const Gate& gate) {
   Factors factors;
   count_factors(graph, product, gate, kDeepest, factors);
@@ -131,6 +132,7 @@ std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last)
     const auto* slope = alpha != nullptr ? std::get_if<float>(alpha) : nullptr;
     const auto* beta = hard->attribute("beta");
     const auto* offset = beta != nullptr ? std::get_if<float>(beta) : nullptr;
+    // The slope of a hard swish is 1/6. ONNX's default of 0.2 is another function.
     if (slope != nullptr && std::abs(*slope * 6 - 1) < 1e-5F &&
         (beta == nullptr || (offset != nullptr && *offset == 0.5F)))
       return pattern_node(last, "hard_swish", {x});

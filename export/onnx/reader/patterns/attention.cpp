@@ -48,14 +48,15 @@ class Scores {
     const Layer* layer = op_.made(node);
     if (is(layer, "add") && masks_left > 0) {
       const auto [first, second] = std::pair(layer->inputs.at(0), layer->inputs.at(1));
+      // `leads_to_product` changes nothing. It selects the side of the scores before `take_mask` adds layers.
       return (leads_to_product(first) && take_mask(second) && read_sum(first, masks_left - 1)) ||
              (leads_to_product(second) && take_mask(first) && read_sum(second, masks_left - 1));
     }
     if (is(layer, "where") && masks_left > 0) {
       const auto inputs = layer->inputs;
-      for (const std::size_t kept : {1, 2})
-        if (leads_to_product(inputs[kept]) && is_hidden(inputs[3 - kept]))
-          return take_condition(inputs[0], kept == 2) && read_sum(inputs[kept], masks_left - 1);
+      for (const std::size_t shown : {1, 2})
+        if (leads_to_product(inputs[shown]) && is_hidden(inputs[3 - shown]))
+          return take_condition(inputs[0], shown == 2) && read_sum(inputs[shown], masks_left - 1);
       return false;
     }
     return read_product(node);
@@ -212,6 +213,7 @@ ImportValue with_heads(const OpImport& op, const ImportValue& x, const std::stri
 NodeOptions attention_options(const Shape& q, double scale, bool causal) {
   NodeOptions options;
   if (causal) options["causal"] = true;
+  // The factor of the file is rounded to f32.
   const double usual = 1 / std::sqrt(double(q.back()));
   if (std::abs(scale - usual) > 1e-6 * usual) options["scale"] = scale;
   return options;
@@ -227,6 +229,7 @@ std::optional<ImportValue> match_attention(const OpImport& op, const ImportValue
                     !scores.q.fixed && !scores.k.fixed && batch_axis(q) == 0 && batch_axis(k) == 0 &&
                     std::equal(q.begin(), q.end() - 2, k.begin()) &&
                     std::equal(q.begin(), q.end() - 2, v.shape.begin());
+  // A mask [N, L, S] of values without an axis of heads would broadcast its samples along the heads.
   if (!fits || (rank == 3 && !std::ranges::all_of(scores.masks, &ImportValue::fixed))) return std::nullopt;
   std::vector<ImportValue> inputs{with_heads(op, scores.q, "queries"), with_heads(op, scores.k, "keys"),
                                   with_heads(op, v, "values")};

@@ -8,6 +8,7 @@
 namespace fq::detail {
 
 GraphView::GraphView(const std::vector<OnnxNode>& nodes, const Constants& constants) : constants_(constants) {
+  // Chains consist of operators of ONNX's own domain only.
   for (const auto& node : nodes)
     if (node.domain.empty() && !node.outputs.empty()) makers_.emplace(node.outputs[0], &node);
 }
@@ -32,6 +33,7 @@ std::optional<double> GraphView::number(const std::string& name) const {
 
 bool GraphView::is_number(const std::string& name, double value) const {
   const auto given = number(name);
+  // Files store the factors of formulas as f32, often computed in f32.
   return given && std::abs(*given - value) <= 1e-5 * std::abs(value);
 }
 
@@ -47,6 +49,7 @@ std::optional<std::vector<std::int64_t>> GraphView::integers(const std::string& 
   return value->to_vector<std::int64_t>();
 }
 
+// The domain keeps the node apart from an operator of ONNX with the same name.
 OnnxNode pattern_node(const OnnxNode& last, std::string op, std::vector<std::string> inputs) {
   return {std::move(op), last.name, std::string(kPatternDomain), std::move(inputs), {last.outputs[0]}, {}};
 }
@@ -58,6 +61,7 @@ std::vector<OnnxNode> replace_patterns(const std::vector<OnnxNode>& nodes, const
   for (const auto& node : nodes) {
     std::optional<OnnxNode> found;
     if (node.domain.empty() && !node.outputs.empty())
+      // The first match is used. `graph` has the original nodes, so a chain may begin within another chain.
       for (const auto find : {find_gelu, find_gated, find_layer_norm, find_linear, find_padded_conv,
                               find_strided, find_without_nan})
         if (!found) found = find(graph, node);
@@ -75,6 +79,8 @@ void add_reads(const OnnxNode& node, std::set<std::string>& names) {
 }
 
 std::vector<OnnxNode> live_nodes(std::vector<OnnxNode> nodes, const std::string& output) {
+  // Nodes are in the order of execution, so one pass from the end meets all readers of a value before its
+  // node.
   std::set<std::string> needed{output};
   std::vector<OnnxNode> out;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {

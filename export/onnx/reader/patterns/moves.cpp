@@ -41,6 +41,7 @@ std::optional<Shape> strided_shape(const GraphView& graph, const Indices& indice
       (*axes)[0] != 1 || !graph.is_number(range->inputs[0], 0) || !graph.is_number(range->inputs[2], 1) ||
       graph.number(product->inputs[1]) != static_cast<double>(numel(shape)))
     return std::nullopt;
+  // Adds the parts with broadcasting. An axis of size 1 contributes nothing to the position `at`.
   Tensor sum = Tensor::zeros(shape, DType::i64);
   for (std::int64_t i = 0; i < sum.numel(); ++i)
     for (const Tensor* part : indices.fixed) {
@@ -64,6 +65,7 @@ std::optional<OnnxNode> find_strided(const GraphView& graph, const OnnxNode& las
   if (last.op != "Gather" || last.inputs.size() != 2) return std::nullopt;
   const auto* flat = graph.maker(last.inputs[0], "Reshape", 2);
   const auto to = flat != nullptr ? graph.integers(flat->inputs[1]) : std::nullopt;
+  // as_strided of PyTorch: the elements of the flat tensor at computed positions.
   if (!to || *to != Shape{-1}) return std::nullopt;
   Indices indices;
   if (!collect(graph, last.inputs[1], indices)) return std::nullopt;

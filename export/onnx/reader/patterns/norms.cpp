@@ -13,14 +13,15 @@ struct Normalized {
 /// Returns the axes of a mean with keepdims.
 std::optional<std::vector<std::int64_t>> mean_axes(const GraphView& graph, const OnnxNode& mean) {
   const auto* keep = mean.attribute("keepdims");
-  const auto* kept = keep != nullptr ? std::get_if<std::int64_t>(keep) : nullptr;
-  if (keep != nullptr && (kept == nullptr || *kept != 1)) return std::nullopt;
+  const auto* keepdims = keep != nullptr ? std::get_if<std::int64_t>(keep) : nullptr;
+  if (keep != nullptr && (keepdims == nullptr || *keepdims != 1)) return std::nullopt;
   if (mean.inputs.size() == 2) return graph.integers(mean.inputs[1]);
   const auto* axes = mean.attribute("axes");
   const auto* list = axes != nullptr ? std::get_if<std::vector<std::int64_t>>(axes) : nullptr;
   return list != nullptr ? std::optional(*list) : std::nullopt;
 }
 
+// Up to opset 17 the axes are an attribute, later a second input.
 const OnnxNode* find_mean(const GraphView& graph, const std::string& name) {
   const auto* mean = graph.maker(name, "ReduceMean", 1);
   return mean != nullptr ? mean : graph.maker(name, "ReduceMean", 2);
@@ -84,6 +85,7 @@ std::optional<OnnxNode> find_layer_norm(const GraphView& graph, const OnnxNode& 
       if (graph.constant(last.inputs[1 - i]) != nullptr)
         if (const auto found = scaled(graph, last.inputs[i]))
           return layer_norm(last, *found, last.inputs[1 - i]);
+  // Without a bias the chain ends with the scale, and without a scale with the division.
   if (last.op != "Mul" && last.op != "Div") return std::nullopt;
   const auto found = scaled(graph, last.outputs[0]);
   return found ? std::optional(layer_norm(last, *found, "")) : std::nullopt;

@@ -59,6 +59,7 @@ std::optional<OnnxNode> find_linear(const GraphView& graph, const OnnxNode& last
         !is_bias(graph.constant(last.inputs[1 - i]), weight->dim(1)))
       continue;
     auto node = pattern_node(last, "MatMul", {product->inputs[0], product->inputs[1], last.inputs[1 - i]});
+    // The name of the MatMul has the path of the module. The Add often has a generated name.
     node.name = product->name;
     return node;
   }
@@ -71,6 +72,7 @@ std::optional<OnnxNode> find_padded_conv(const GraphView& graph, const OnnxNode&
   const auto around = pad != nullptr ? zeros_around(graph, *pad) : std::nullopt;
   auto pads = around ? own_pads(last, around->size()) : std::nullopt;
   if (!pads) return std::nullopt;
+  // Zeros of the Pad and pads of the convolution are the same, so their numbers add.
   for (std::size_t i = 0; i < pads->size(); ++i)
     if (__builtin_add_overflow((*pads)[i], (*around)[i], &(*pads)[i])) return std::nullopt;
   OnnxNode node = last;

@@ -35,6 +35,7 @@ class Pairing {
         nodes.push_back(node);
         continue;
       }
+      // The nodes of the chain come before its last node and are in `nodes` already.
       for (const OnnxNode* part : {chain.cast, chain.add, chain.conv, chain.scale})
         gone.insert(part->outputs[0]);
     }
@@ -49,6 +50,7 @@ class Pairing {
     const auto before = [&](const OnnxNode* of, std::size_t i) {
       return of == nullptr || of->inputs.size() <= i ? nullptr : graph_.maker(of->inputs[i]);
     };
+    // Follows the inputs backwards from the last Mul. `chain.quantize` is null unless all nodes fit.
     const Chain none{};
     if (!is_op(&node, "Mul", 2)) return none;
     Chain c{&node, before(&node, 0), nullptr, nullptr, before(&node, 1), nullptr};
@@ -60,6 +62,7 @@ class Pairing {
     const OnnxNode* codes = before(c.conv, 0);
     if (codes != nullptr && graph_.clipped_quantizer(*codes) != nullptr)
       codes = graph_.clipped_quantizer(*codes);
+    // The convolution must read the codes with the scale and zero point of their quantizer.
     if (is_op(codes, "QuantizeLinear", 3) && codes->inputs[1] == c.scale->inputs[0] &&
         codes->inputs[2] == c.conv->inputs[2])
       c.quantize = codes;
@@ -82,6 +85,7 @@ class Pairing {
         (w.numel() != 1 && w.numel() != channels) || bias.numel() != channels)
       return false;
     const Shape scales = w.rank() == 0 ? Shape{} : Shape{w.numel()};
+    // The scale of the sums and of the bias, with the rounding of the exporter: fl(s_x * s_w).
     Tensor both = Tensor::empty(scales);
     const auto one = static_cast<float>(x.item());
     const auto own = w.to_vector<float>();
@@ -95,6 +99,7 @@ class Pairing {
     };
     std::vector<std::string> factors{
         dequantized(".paired_input", {c.conv->inputs[0], c.quantize->inputs[1], c.quantize->inputs[2]}),
+        // Without a zero point: the weight is signed.
         dequantized(".paired_weight",
                     {c.conv->inputs[1], constant(name + ".paired_scale", w.reshape(scales))}),
         dequantized(".paired_bias", {constant(name + ".bias", bias.reshape({channels})),

@@ -28,6 +28,7 @@ const OnnxNode* PairGraph::maker(const std::string& name) const {
 
 Tensor PairGraph::constant(const std::string& name) const {
   if (const auto found = constants_.find(name); found != constants_.end()) return found->second;
+  // PyTorch's exporters put Identity nodes before shared initializers. 64 limits the work for damaged files.
   const OnnxNode* node = maker(name);
   for (int depth = 0; node != nullptr && node->op == "Identity" && !node->inputs.empty() && depth < 64;
        ++depth) {
@@ -35,6 +36,7 @@ Tensor PairGraph::constant(const std::string& name) const {
     node = maker(node->inputs[0]);
   }
   if (node == nullptr || node->op != "Constant" || !node->domain.empty()) return {};
+  // A Constant node creates no more elements than the file contains.
   FoldBudget budget{kLargestSize};
   return fold(NodeReader(*node), {}, budget).value_or(Tensor());
 }
@@ -44,6 +46,7 @@ bool PairGraph::is_output(const std::string& name) const {
 }
 
 const OnnxNode* PairGraph::clipped_quantizer(const OnnxNode& node) const {
+  // The exporter limits codes by a Clip between the two nodes of a pair.
   if (node.op != "Clip" || !node.domain.empty() || node.inputs.empty()) return nullptr;
   const OnnxNode* before = maker(node.inputs[0]);
   return before != nullptr && is_pair_operator(*before, "QuantizeLinear") ? before : nullptr;
@@ -54,6 +57,7 @@ DType PairGraph::type_of_codes(const OnnxNode& quantize) const {
   const NodeReader reader(quantize);
   const auto number = static_cast<int>(reader.integer("output_dtype", 0, 0, 1 << 20));
   const Tensor zero = reader.has_input(2) ? constant(quantize.inputs[2]) : Tensor();
+  // ONNX's default without a zero point is u8.
   const DType otherwise = zero.defined() ? zero.dtype() : DType::u8;
   const auto type = number == 0 ? otherwise : dtype_of_onnx(number);
   reader.check(type.has_value(), "attribute 'output_dtype' is {}: codes here have no such type", number);
@@ -67,6 +71,7 @@ void PairGraph::check_read_by_codes(const OnnxNode& quantize) const {
   reader.check(!quantize.outputs.empty(), "it has no output");
   const auto found = readers_.find(quantize.outputs[0]);
   reader.check(found != readers_.end(), "nothing reads its codes: the output of a network must be floats");
+  // Operators on codes (QLinearConv, MatMulInteger) have no layer here.
   for (const OnnxNode* next : found->second)
     if (!is_pair_operator(*next, "DequantizeLinear") && clipped_quantizer(*next) == nullptr)
       reader.fail(

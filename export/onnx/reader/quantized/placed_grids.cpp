@@ -31,6 +31,7 @@ class Placing {
     // ReLU is the maximum of a code and 0, so rounding before or after it gives the same codes.
     for (const auto& node : traced.nodes)
       if (traits(node.op).keeps_codes || node.op == "relu") moving_.insert(node.path);
+    // Folding a batch norm would change the codes of the weight before it, so `add_weight` rejects it.
     for (const auto& pair : foldable_batch_norms(*graph_, traced)) normed_.emplace(pair.layer, pair.norm);
   }
 
@@ -50,6 +51,7 @@ class Placing {
       FQ_CHECK(used_weights_.contains(i), "import_onnx",
                "{} quantizes a constant that is not the weight of a supported layer: keep it in floats",
                file_.weights[i].grid.origin);
+    // Outputs come last: `place_output` needs to know which values have a quantizer at their reader.
     for (const auto& node : nodes_.list)
       for (std::size_t i = 0; i < node.reads.size(); ++i) place_output(node, i);
     if (nodes_.output.grid >= 0) place_producer_grid(nodes_.output, "the network's output");
@@ -89,6 +91,7 @@ class Placing {
   /// Places the grids of queries, keys, values and attention weights.
   void place_attention(const GridNode& node) {
     const auto& names = QuantAttention::quantizer_names();
+    // Inputs are queries, keys and values. A further input is a mask, which has no quantizer.
     for (std::size_t i = 0; i < 3; ++i) {
       const int index = value_grid(node.reads.at(i));
       if (index < 0) continue;
@@ -155,6 +158,7 @@ class Placing {
   void place_output(const GridNode& node, std::size_t i) {
     const GridNode::Read& read = node.reads[i];
     if (read.grid < 0 || placed_.contains({node.name, i})) return;
+    // The value keeps its grid through the move, and its readers have quantizers for it.
     if (moves(node.name) && all_readers_quantize(node.name, read.grid)) return;
     place_producer_grid(read, fmt::format("the input of '{}' ({})", node.name, graph_->at(node.name).type()));
   }

@@ -41,6 +41,7 @@ Tensor read_scale(const NodeReader& node, const FindConstant& constant) {
 }
 
 /// Returns the zero point, which must be the same for all scales.
+// Quantizers here have one zero point, which follows from signed or unsigned codes.
 int read_zero_point(const NodeReader& node, const FindConstant& constant, DType type, const Tensor& scale) {
   if (!node.has_input(2)) return 0;
   const Tensor stored = constant(node.node().inputs[2]);
@@ -87,6 +88,7 @@ StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DTy
     out.format = stored_format(node, type, out.zero_point);
   else
     node.fail("its codes are {}: integers of up to 16 bits and E4M3 are supported", name(type));
+  // Files also store one scale as [1].
   if (out.scale.numel() == 1) {
     out.scale = out.scale.reshape({});
     return out;
@@ -138,12 +140,14 @@ ClippedCodes clipped_codes(const OnnxNode& clip, const FindConstant& constant, c
   };
   const int lowest = bound(1, whole.lower()), highest = bound(2, whole.upper());
   const bool relu = lowest == 0 && !whole.is_unsigned;
+  // Finds the format with these bounds. A lowest code of 0 of signed codes is a ReLU.
   for (int bits = 2; bits <= whole.bits; ++bits)
     for (const bool narrow : {false, true}) {
       const IntFormat format{bits, whole.is_unsigned, narrow};
       if (whole.is_unsigned && narrow) continue;
       if (highest == format.upper() && (relu || lowest == format.lower())) return {format, relu};
     }
+  // Both bounds are 0 for a range that had only zeros in calibration (has_no_range of the exporter).
   reader.check(lowest == 0 && highest == 0, "it leaves the codes {} to {}, which match no number of bits",
                lowest, highest);
   return {grid.format, relu};

@@ -19,6 +19,7 @@ int grid_of_mark(const ModelNode& node, std::string_view mark = kMark) {
 
 }  // namespace
 
+// A mark is an identity layer whose name ends in the index of its grid. It passes through the float import.
 ImportValue onnx_ops::grid_mark(const OpImport& op) {
   const Shape& shape = op.value().shape;
   const std::int64_t rank = value_rank(op.value()), scales = op.integer("scales", 0, 0, kLargestSize);
@@ -46,6 +47,7 @@ bool same_grid(const StoredGrid& a, const StoredGrid& b) {
 }
 
 UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file) {
+  // Readers of a mark read the value before it, and remember the grid.
   std::map<std::string, GridNode::Read> marks;
   const auto read = [&](const std::string& name) {
     const auto mark = marks.find(name);
@@ -68,6 +70,7 @@ UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file) {
       continue;
     }
     if (const int grid = grid_of_mark(node); grid >= 0) {
+      // Two marks meet where a file quantizes a value twice in a row.
       const int twice = own.reads.at(0).grid;
       const auto& grids = file.grids;
       FQ_CHECK(std::size_t(grid) < grids.size(), "import_onnx", "'{}' is on no grid of the file", name);
@@ -77,11 +80,12 @@ UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file) {
       out.output = marks[name] = {own.reads[0].from, grid};
       continue;
     }
-    ModelNode& kept = out.nodes.emplace_back(node);
-    kept.inputs.clear();
-    for (const auto& each : own.reads) kept.inputs.push_back(each.from);
+    ModelNode& unmarked_node = out.nodes.emplace_back(node);
+    unmarked_node.inputs.clear();
+    for (const auto& each : own.reads) unmarked_node.inputs.push_back(each.from);
     out.list.push_back(std::move(own));
   }
+  // A model returns its last node. If marks were the last nodes, the output may be an earlier one.
   const bool last = !out.list.empty() && out.list.back().name == out.output.from;
   if (!last) {
     out.nodes.push_back({.name = "network_output", .type = "identity", .inputs = {out.output.from}});

@@ -68,6 +68,8 @@ class Unquantizing {
     std::string input = quantize.inputs[0];
     if (clip != nullptr) input = cut(*clip, std::move(input), grid);
     std::string output = node.outputs[0];
+    // A generated name, because the old name may contain the path of another module. An output keeps its
+    // name.
     if (!graph_.is_output(output)) output = renamed_[output] = fmt::format("grid:{}", renamed_.size());
     OnnxNode mark{kGridMark,
                   {},
@@ -91,6 +93,7 @@ class Unquantizing {
 
   std::string add_relu(const OnnxNode& clip, std::string input) {
     std::string name = clip.outputs.at(0) + ".relu";
+    // Several DequantizeLinear may read one Clip.
     if (relus_.insert(name).second)
       out_.floats.nodes.push_back({"Relu", clip.name + ".relu", {}, {std::move(input)}, {name}, {}});
     return name;
@@ -111,6 +114,7 @@ class Unquantizing {
 
   void take_constant(const OnnxNode& node, const Tensor& stored) {
     const NodeReader reader(node);
+    // int32 codes are biases, in steps of fl(s_x * s_w).
     if (stored.dtype() == DType::i32) return take_sums(node, stored);
     StoredGrid grid = stored_grid(reader, graph_.finder(), stored.dtype());
     const Tensor codes = subtract_zero_point(stored, grid);
@@ -135,6 +139,7 @@ class Unquantizing {
     }
     grid.scale = scale.numel() == 1 ? scale.to(DType::f32).reshape({}) : scale.to(DType::f32);
     if (scale.numel() > 1) grid.axis = static_cast<int>(reader.integer("axis", 1, -8, 7));
+    // ONNX's default axis is 1, which a bias of rank 1 does not have.
     if (stored.rank() == 1 && grid.axis > 0) grid.axis = 0;
     add_values(node, node.inputs[0], dequantize_codes(reader, stored.to(DType::f32), grid));
     out_.integer_bias = true;
@@ -147,6 +152,8 @@ class Unquantizing {
     const Tensor values = floats.to(DType::f32);
     const auto by = scale_granularity(reader, values, grid);
     const Shape ranges = by.scale_shape(values.shape());
+    // The codes must have exactly the scales of the file, so the scales of this placeholder range are
+    // replaced.
     Grid stored = Grid::from_amax(grid.format, by, Tensor::full(ranges, 1.0));
     stored.scale =
         grid.scale.rank() == 0 ? Tensor::full(ranges, grid.scale.item()) : grid.scale.reshape(ranges);

@@ -24,6 +24,7 @@ struct Draw {
 Warp make_warp(const Draw& draw, const AugmentOptions& options) {
   const double angle = draw.rotation * options.rotation * std::numbers::pi / 180;
   const double scale = 1 + draw.scale * options.scale, shear = draw.shear * options.shear;
+  // flip is uniform in [-1, 1): it is below 2p - 1 with probability p.
   const double mirror = draw.flip < 2 * options.hflip - 1 ? -1 : 1;
   const double c = std::cos(angle), s = std::sin(angle);
   const double tx = draw.shift_x * options.shift, ty = draw.shift_y * options.shift;
@@ -37,6 +38,7 @@ Warp make_warp(const Draw& draw, const AugmentOptions& options) {
   return warp;
 }
 
+// One channel. Positions outside have the value `outside`.
 struct Plane {
   std::int64_t height, width;
   float outside;
@@ -45,6 +47,7 @@ struct Plane {
     return 0 <= y && y < height && 0 <= x && x < width ? pixels[y * width + x] : outside;
   }
 
+  // Bilinear interpolation at a position between pixels.
   [[nodiscard]] float sample(const float* pixels, double y, double x) const {
     // Clamps far positions, which would overflow the integer indices.
     x = std::clamp(x, -2.0, static_cast<double>(width) + 1),
@@ -58,6 +61,7 @@ struct Plane {
   }
 
   void warp(const float* from, const Warp& w, float* to) const {
+    // The map is relative to the centre of the image.
     const double cy = static_cast<double>(height - 1) / 2, cx = static_cast<double>(width - 1) / 2;
     for (std::int64_t y = 0; y < height; ++y)
       for (std::int64_t x = 0; x < width; ++x) {
@@ -82,6 +86,7 @@ void warp(AugmentedSample& image, const Warp& how) {
   Plane plane{image.height(), image.width(), 0};
   std::vector<float> old(static_cast<std::size_t>(image.inner()));
   for (std::int64_t c = 0; c < image.channels(); ++c) {
+    // A transparent border has the network's value of black, not 0: samples are normalised.
     plane.outside = image.black[static_cast<std::size_t>(c)];
     std::copy_n(image.plane(c), image.inner(), old.begin());
     plane.warp(old.data(), how, image.plane(c));
@@ -93,6 +98,7 @@ void change_by_warp(AugmentedSample& sample, const AugmentOptions& options) {
 }
 
 void change_by_cutout(AugmentedSample& sample, const AugmentOptions& options) {
+  // Equal to the numbers in change_by_warp, which uses the other fields.
   const Draw draw(sample);
   for (std::int64_t c = 0; c < sample.channels(); ++c)
     Plane{sample.height(), sample.width(), sample.black[static_cast<std::size_t>(c)]}.cut(

@@ -23,6 +23,7 @@ std::vector<float> gaussian(double sigma, std::int64_t radius) {
 
 /// Blurs one line of `size` elements with distance `step`. Mirrors positions outside about the edge.
 void blur_line(float* line, std::int64_t size, std::int64_t step, double sigma) {
+  // Three sigmas hold 99.7 % of the weight. A short line limits the radius, so that mirrored positions exist.
   const auto wide = static_cast<std::int64_t>(std::ceil(3 * sigma));
   const auto half = gaussian(sigma, std::min(wide, size - 1));
   std::vector<float> old(static_cast<std::size_t>(size));
@@ -45,6 +46,7 @@ void change_by_blur(AugmentedSample& image, const AugmentOptions& options) {
   const double sigma = image.draws("blur").uniform(std::min(kLeastSigma, options.blur), options.blur);
   const std::int64_t height = image.height(), width = image.width();
   for (std::int64_t c = 0; c < image.channels(); ++c) {
+    // A Gaussian is separable: rows, then columns.
     for (std::int64_t y = 0; y < height; ++y) blur_line(image.plane(c) + y * width, width, 1, sigma);
     for (std::int64_t x = 0; x < width; ++x) blur_line(image.plane(c) + x, height, width, sigma);
   }

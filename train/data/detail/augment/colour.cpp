@@ -9,12 +9,14 @@
 namespace fq::detail {
 namespace {
 
+// Weights of ITU-R BT.601, as in torchvision's rgb_to_grayscale.
 float grey(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
 
 float grey_value(const AugmentedSample& image, std::int64_t i) {
   return grey(image.plane(0)[i], image.plane(1)[i], image.plane(2)[i]);
 }
 
+// torchvision's _blend: factor 0 gives `other`, 1 gives x, and more than 1 moves x away from `other`.
 float blend(float x, float other, double factor) {
   const auto f = static_cast<float>(factor);
   return std::clamp(f * x + (1 - f) * other, 0.0f, 1.0f);
@@ -28,6 +30,7 @@ struct Hsv {
   float h, s, v;
 };
 
+// torchvision's _rgb2hsv. The +1 before fmod makes a negative hue positive.
 Hsv to_hsv(float r, float g, float b) {
   const float most = std::max({r, g, b}), least = std::min({r, g, b}), range = most - least;
   if (range == 0) return {0, 0, most};
@@ -56,14 +59,17 @@ std::array<float, 3> to_rgb(const Hsv& c) {
   }
 }
 
+// Rounds half to even, as torch.round.
 int to_byte(float x) { return static_cast<int>(std::nearbyint(255 * std::clamp(x, 0.0f, 1.0f))); }
 
 /// Returns the new value of each byte. Returns the identity if there are too few pixels to spread.
 std::array<int, 256> flat_histogram(const float* plane, std::int64_t count) {
   std::array<std::int64_t, 256> histogram{};
   for (std::int64_t i = 0; i < count; ++i) ++histogram[static_cast<std::size_t>(to_byte(plane[i]))];
+  // PIL's ImageOps.equalize: the last bin that is not empty does not count for the step.
   const auto last = std::find_if(histogram.rbegin(), histogram.rend(), [](auto n) { return n != 0; });
   const std::int64_t step = last == histogram.rend() ? 0 : (count - *last) / 255;
+  // out[i] depends on the pixels darker than i only, so that the darkest value stays 0.
   std::array<int, 256> out{};
   std::int64_t below = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -75,6 +81,8 @@ std::array<int, 256> flat_histogram(const float* plane, std::int64_t count) {
   return out;
 }
 
+// Returns a random factor of at most `limit` from 1, not negative. Each purpose has a random stream of its
+// own, so that the numbers of an operation do not depend on other operations.
 double factor(const AugmentedSample& image, const char* purpose, double limit) {
   return image.draws(purpose).uniform(std::max(0.0, 1 - limit), 1 + limit);
 }
@@ -125,6 +133,7 @@ void adjust_sharpness(AugmentedSample& image, double factor) {
   const std::int64_t height = image.height(), width = image.width();
   if (height <= 2 || width <= 2) return;
   for (std::int64_t c = 0; c < image.channels(); ++c) {
+    // The kernel reads neighbours that the loop overwrites, so that it works on a copy.
     const std::vector<float> old(image.plane(c), image.plane(c) + image.inner());
     const auto at = [&](std::int64_t y, std::int64_t x) {
       return old[static_cast<std::size_t>(y * width + x)];
@@ -148,6 +157,7 @@ void adjust_hue(AugmentedSample& image, double turns) {
   for (std::int64_t i = 0; i < image.inner(); ++i) {
     Hsv colour = to_hsv(image.plane(0)[i], image.plane(1)[i], image.plane(2)[i]);
     colour.h += static_cast<float>(turns);
+    // The hue is periodic.
     colour.h -= std::floor(colour.h);
     const auto rgb = to_rgb(colour);
     for (std::int64_t c = 0; c < 3; ++c) image.plane(c)[i] = rgb[static_cast<std::size_t>(c)];
@@ -176,6 +186,7 @@ void autocontrast(AugmentedSample& image) {
   for (std::int64_t c = 0; c < image.channels(); ++c) {
     const auto [low, high] = std::minmax_element(image.plane(c), image.plane(c) + image.inner());
     const float least = *low, range = *high - *low;
+    // A channel of one value has no range to stretch; torchvision leaves it, too.
     if (range == 0) continue;
     for (std::int64_t i = 0; i < image.inner(); ++i)
       image.plane(c)[i] = std::clamp((image.plane(c)[i] - least) / range, 0.0f, 1.0f);

@@ -6,6 +6,7 @@
 namespace fq::detail {
 namespace {
 
+// Tries of torchvision's RandomResizedCrop.get_params, before its central crop.
 constexpr int kTries = 10;
 
 struct Box {
@@ -29,6 +30,7 @@ Box draw_box(const AugmentedSample& image, const AugmentOptions& options) {
   const double area = static_cast<double>(image.inner());
   for (int i = 0; i < kTries; ++i) {
     const double part = area * draws.uniform(options.resized_crop, options.resized_crop_most);
+    // The logarithm of the ratio is uniform, so that 3/4 and 4/3 are equally likely.
     const double ratio = std::exp(draws.uniform(std::log(options.ratio_low), std::log(options.ratio_high)));
     const std::int64_t w = whole(std::sqrt(part * ratio)), h = whole(std::sqrt(part / ratio));
     if (w < 1 || h < 1 || w > image.width() || h > image.height()) continue;
@@ -48,6 +50,7 @@ struct CropPlace {
   CropPlace(std::int64_t index, std::int64_t part, std::int64_t size) {
     const double at =
         (static_cast<double>(index) + 0.5) * static_cast<double>(part) / static_cast<double>(size) - 0.5;
+    // Pixels outside of the box are replaced by its edge.
     const double inside = std::max(at, 0.0);
     first = static_cast<std::int64_t>(inside);
     second = std::min(first + 1, part - 1);
@@ -79,6 +82,7 @@ void change_by_crop(AugmentedSample& image, const AugmentOptions& options) {
   Draws draws = image.draws("crop");
   const auto pad = static_cast<std::int64_t>(options.crop);
   const auto limit = static_cast<std::uint64_t>(2 * pad + 1);
+  // Equal to padding by `pad` on all sides and cropping the old size.
   const std::int64_t down = static_cast<std::int64_t>(draws.below(limit)) - pad;
   const std::int64_t right = static_cast<std::int64_t>(draws.below(limit)) - pad;
   const std::int64_t height = image.height(), width = image.width();

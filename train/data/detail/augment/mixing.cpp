@@ -14,6 +14,7 @@ constexpr std::string_view kMix = "mix";
 /// Returns the logarithm of a gamma-distributed number with shape alpha (Marsaglia and Tsang, ACM TOMS 26/3).
 double log_gamma_draw(Draws& draws, double alpha) {
   if (alpha < 1) {
+    // Gamma(alpha) = Gamma(alpha + 1) * U^(1 / alpha). Logarithms, because values for small alpha underflow.
     const double tail = std::log(1 - draws.uniform()) / alpha;
     return log_gamma_draw(draws, alpha + 1) + tail;
   }
@@ -26,6 +27,7 @@ double log_gamma_draw(Draws& draws, double alpha) {
 }
 
 double beta_draw(Draws& draws, double alpha) {
+  // Beta(a, a) = X / (X + Y) for two Gamma(a) draws.
   const double one = log_gamma_draw(draws, alpha), other = log_gamma_draw(draws, alpha);
   return 1 / (1 + std::exp(other - one));
 }
@@ -46,6 +48,7 @@ struct Stretch {
 double paste(Draws& draws, double lambda, const Shape& shape, const float* other, float* own) {
   const bool image = shape.size() == 3;
   const std::int64_t height = image ? shape[1] : 1, width = shape.back();
+  // A rectangle of the share 1 - lambda of the area; a span of the share 1 - lambda of the length.
   const double side = image ? std::sqrt(1 - lambda) : 1 - lambda;
   const Stretch x(draws, width, side);
   Stretch y = x;
@@ -58,6 +61,8 @@ double paste(Draws& draws, double lambda, const Shape& shape, const float* other
       const std::int64_t line = (c * height + v) * width;
       std::copy(other + line + x.begin, other + line + x.end, own + line + x.begin);
     }
+  // The share is measured after clamping, as in the authors' code: labels are mixed by the pixels that were
+  // pasted.
   const auto part = static_cast<double>((x.end - x.begin) * (y.end - y.begin));
   return 1 - part / static_cast<double>(height * width);
 }
@@ -70,6 +75,7 @@ void blend(double lambda, std::int64_t count, const float* other, float* own) {
 /// Returns the share of each sample that remains.
 std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, const AugmentOptions& options,
                                 std::uint64_t seed, std::int64_t epoch) {
+  // Each sample is mixed with the unchanged sample before it, which may already be overwritten in x.
   const Tensor old = x.clone();
   const Shape shape(x.shape().begin() + 1, x.shape().end());
   const std::int64_t each = numel(shape), count = x.dim(0);
@@ -78,6 +84,7 @@ std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, c
   for (std::int64_t i = 0; i < count; ++i, own += each) {
     const float* other = old.data<float>() + (i + count - 1) % count * each;
     Draws draws = detail::AugmentedSample::make_draws("mix", seed, epoch, keys[static_cast<std::size_t>(i)]);
+    // Drawn in any case, so that the following numbers do not depend on the options.
     const bool first = draws.symmetric() < 0;
     const bool by_sum = options.cutmix == 0 || (options.mixup != 0 && first);
     const double lambda = beta_draw(draws, by_sum ? options.mixup : options.cutmix);
@@ -105,7 +112,7 @@ void mix(Batch& batch, std::span<const std::int64_t> keys, const AugmentOptions&
   if (!options.mixes()) return;
   FQ_CHECK(batch.x.defined() && batch.x.dtype() == DType::f32 && batch.x.rank() >= 2 &&
                static_cast<std::int64_t>(keys.size()) == batch.x.dim(0),
-           kMix, "the samples are {}, for {} keys: give f32 [N, ..]", batch.x.describe(), keys.size());
+           kMix, "the samples are {}, for {} keys: use f32 [N, ..]", batch.x.describe(), keys.size());
   FQ_CHECK(options.cutmix == 0 || batch.x.rank() == 3 || batch.x.rank() == 4, kMix,
            "the samples are {}: cutmix is of images and signals", batch.x.describe());
   FQ_CHECK(batch.y.defined() && batch.y.rank() <= 2, kMix,

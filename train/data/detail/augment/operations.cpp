@@ -7,6 +7,7 @@ namespace {
 
 using O = AugmentOptions;
 
+// Bounds of options: far above useful values, far below an overflow.
 constexpr double kMany = 1e6, kMostPixels = 1 << 20;
 
 /// Does nothing: mixing runs on the batch after all samples are changed.
@@ -16,6 +17,9 @@ AugmentChange probability(const char* name, double O::*value) {
   return {name, {{name, value, 0, 1}}, "PROBABILITY"};
 }
 
+// The order of the rows is the order of the changes: geometry, colours, noise, erasing, and mixing at the
+// end. The functions, names and ranges of flags and messages come from here. A null function means that the
+// kind of sample does not have the operation. The two booleans are `colours` and `pixels`.
 const Operation kTable[] = {
     {{"resizedcrop",
       {{"resized_crop", &O::resized_crop, 0, 1},

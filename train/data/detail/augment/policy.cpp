@@ -6,8 +6,10 @@
 namespace fq::detail {
 namespace {
 
+// RandAugment's scale of magnitudes (Cubuk et al., arXiv:1909.13719), as in torchvision.
 constexpr double kMostMagnitude = 30;
 
+// Applies a function of colour.h, which expects values from 0 to 1.
 void apply_in_units(AugmentedSample& image, double amount, void (*change)(AugmentedSample&, double)) {
   const UnitScope units(image);
   change(image, amount);
@@ -26,6 +28,7 @@ struct Step {
   void (*make)(AugmentedSample& image, double amount);
 };
 
+// Operations and largest amounts of torchvision's RandAugment. Translations are relative to the image size.
 constexpr Step kSteps[] = {
     {"identity", 0, false, [](AugmentedSample&, double) {}},
     {"shear_x", 0.3, true, [](AugmentedSample& x, double a) { warp(x, {.xy = -a}); }},
@@ -43,6 +46,7 @@ constexpr Step kSteps[] = {
      [](AugmentedSample& x, double a) { apply_in_units(x, 1 + a, adjust_sharpness); }},
     {"posterize", 4, false,
      [](AugmentedSample& x, double a) {
+       // 8 bits would still round the pixels to bytes: no bits lost must not change the image.
        if (const int lost = static_cast<int>(std::nearbyint(a)); lost > 0)
          apply_in_units(x, 8 - lost,
                         [](AugmentedSample& y, double bits) { posterize(y, static_cast<int>(bits)); });
@@ -67,6 +71,7 @@ void change_by_randaugment(AugmentedSample& image, const AugmentOptions& options
   Draws draws = image.draws("randaugment");
   for (int i = 0; i < static_cast<int>(options.randaugment); ++i) {
     const Step& step = kSteps[draws.below(std::size(kSteps))];
+    // The sign is drawn for every operation, so that later draws do not depend on the operation.
     const double sign = draws.symmetric() < 0 && step.has_sign ? -1 : 1;
     step.make(image, sign * step.largest * options.randaugment_magnitude / kMostMagnitude);
   }

@@ -11,6 +11,7 @@ void change_by_noise(AugmentedSample& sample, const AugmentOptions& options) {
     sample.values[i] += static_cast<float>(options.noise * draws.normal());
 }
 
+// Sigma is a share of white minus black, because normalisation gives each channel another scale.
 void change_by_noise_of_pixels(AugmentedSample& image, const AugmentOptions& options) {
   Draws draws = image.draws("noise");
   for (std::int64_t c = 0; c < image.channels(); ++c) {
@@ -25,6 +26,7 @@ void change_by_drop(AugmentedSample& sample, const AugmentOptions& options) {
   Draws draws = sample.draws("drop");
   for (std::int64_t i = 0; i < numel(sample.shape); ++i) {
     if (draws.uniform() >= options.drop) continue;
+    // Id 0 is padding.
     if (sample.ids != nullptr)
       sample.ids[i] = 0;
     else
@@ -38,6 +40,8 @@ void change_by_time_shift(AugmentedSample& signal, const AugmentOptions& options
   const auto drawn =
       static_cast<std::int64_t>(signal.draws("shift").below(static_cast<std::uint64_t>(2 * limit + 1))) -
       limit;
+  // A positive shift moves the signal to later positions. Zeros fill the gap, also for a shift beyond the
+  // length.
   const std::int64_t later = std::clamp(drawn, -length, length);
   for (std::int64_t c = 0; c < signal.channels(); ++c) {
     float* line = signal.plane(c);
@@ -66,6 +70,7 @@ void change_by_time_mask(AugmentedSample& signal, const AugmentOptions& options)
   Draws draws = signal.draws("time_mask");
   const std::int64_t length = signal.inner();
   const auto most = std::min(static_cast<std::int64_t>(options.time_mask), length);
+  // Masks the same span in all channels, as SpecAugment does for time (Park et al., arXiv:1904.08779).
   const auto wide = static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(most) + 1));
   const auto begin = static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(length - wide) + 1));
   for (std::int64_t c = 0; c < signal.channels(); ++c) std::fill_n(signal.plane(c) + begin, wide, 0.0f);

@@ -20,7 +20,9 @@ std::uint64_t fnv1a_hash(std::span<const std::byte> bytes) {
   return hash;
 }
 
+// Number of pairs that a message names.
 constexpr std::size_t kNamed = 3;
+// Smallest ratio of class sizes that is reported as unbalanced.
 constexpr double kUneven = 10;
 
 std::string place(const std::vector<GroupSummary>& groups, const SamplePlace& at) {
@@ -42,9 +44,10 @@ void check_alike(const std::vector<GroupSummary>& groups, std::vector<Finding>& 
   };
   const GroupSummary& first = groups.front();
   for (const GroupSummary& group : groups) {
+    // Each group is compared with the first one: one finding per group that differs.
     if (group.sample_shape != first.sample_shape || group.tokens != first.tokens)
       find(Verdict::wrong, "shape",
-           fmt::format("samples of {} are {}, but samples of {} are {}: no network takes both", group.name,
+           fmt::format("samples of {} are {}, but samples of {} are {}: no network accepts both", group.name,
                        to_string(group.sample_shape), first.name, to_string(first.sample_shape)));
     else if (group.how.scale != first.how.scale || group.how.mean != first.how.mean ||
              group.how.deviation != first.how.deviation)
@@ -91,6 +94,7 @@ void check_balance(const GroupSummary& group, std::int64_t classes, std::vector<
     find(Verdict::doubt, fmt::format("no samples of the classes {}{}", fmt::join(without, ", "),
                                      more > 0 ? fmt::format(" and {} more", more) : ""));
   }
+  // All labels are outside of the classes.
   if (smallest < 0) return;
   const auto least = counts[std::size_t(smallest)], most = counts[std::size_t(largest)];
   if (least == most) return find(Verdict::fine, fmt::format("{} samples of each class", least));
@@ -103,6 +107,7 @@ void check_balance(const GroupSummary& group, std::int64_t classes, std::vector<
 void check_duplicates(const std::vector<GroupSummary>& groups, const Duplicates& duplicates,
                       std::vector<Finding>& findings) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<Duplicates::Pair>> found;
+  // Pairs with two different labels; -1 is a sample without one.
   std::vector<Duplicates::Pair> otherwise;
   for (const auto& pair : duplicates.pairs()) {
     found[{pair.first.group, pair.second.group}].push_back(pair);
@@ -127,6 +132,7 @@ void check_duplicates(const std::vector<GroupSummary>& groups, const Duplicates&
 
 }  // namespace
 
+// Two independent checksums (64 and 32 bits) instead of the samples: 24 bytes per sample bound the memory.
 void Duplicates::add(std::span<const std::byte> sample, SamplePlace place) {
   entries_.push_back({fnv1a_hash(sample), crc32c(sample.data(), sample.size()), place});
 }
@@ -134,6 +140,7 @@ void Duplicates::add(std::span<const std::byte> sample, SamplePlace place) {
 std::vector<Duplicates::Pair> Duplicates::pairs() const {
   auto sorted = entries_;
   std::ranges::sort(sorted, {}, [](const Entry& entry) {
+    // Equal samples become neighbours, and the earliest one comes first.
     return std::tuple(entry.hash, entry.crc, entry.place.group, entry.place.row);
   });
   std::vector<Pair> out;

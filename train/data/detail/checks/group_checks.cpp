@@ -11,6 +11,7 @@
 namespace fq::detail {
 namespace {
 
+// Size of a piece that is read at once: bounds the memory for data sets of any size.
 constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20;
 
 class GroupCheck {
@@ -27,6 +28,7 @@ class GroupCheck {
 
   bool check_shape() {
     try {
+      // A group that cannot be opened has no other checks; the caller leaves it out.
       rows_.emplace(file_.open_x());
       take_shape();
     } catch (const FileError& error) {
@@ -34,6 +36,7 @@ class GroupCheck {
       return false;
     }
     const auto last = looks_channels_last(summary_.sample_shape);
+    // Token ids have no channels, and an attribute `axes` settles the layout.
     const bool doubted = last != ChannelsLast::no && !summary_.tokens && !file_.says_channels_first();
     const std::string text =
         fmt::format("{} samples of {} {}", summary_.rows, to_string(summary_.sample_shape),
@@ -62,6 +65,7 @@ class GroupCheck {
   void check_values(Duplicates& duplicates, const CheckProgress& progress) {
     const std::int64_t row_bytes = rows_->row_bytes(), count = numel(summary_.sample_shape);
     const std::int64_t chunk = rows_->chunk_rows();
+    // Pieces are whole HDF5 chunks, so that each chunk is decompressed once.
     const std::int64_t step = std::max(chunk, kPieceBytes / row_bytes / chunk * chunk);
     std::vector<std::byte> bytes;
     for (std::int64_t begin = 0; begin < summary_.rows; begin += step) {
@@ -70,6 +74,7 @@ class GroupCheck {
       rows_->read(begin, end, bytes.data());
       for (std::int64_t row = begin; row < end; ++row) {
         const std::byte* at = bytes.data() + (row - begin) * row_bytes;
+        // Surveys stored values, before scale and mean, because findings describe the file.
         visit_dtype(summary_.dtype, "dataset",
                     [&]<class T>(T) { values_.add(reinterpret_cast<const T*>(at), count, row); });
         const std::int64_t label = summary_.labels.defined() ? summary_.labels.data<std::int64_t>()[row] : -1;
@@ -86,6 +91,7 @@ class GroupCheck {
   static Hdf5DatasetOptions split_options(const std::string& name) {
     Hdf5DatasetOptions options;
     options.split = name;
+    // Missing labels are a finding of `take_labels`, not an error.
     options.may_lack_labels = true;
     return options;
   }
@@ -99,6 +105,7 @@ class GroupCheck {
     summary_.sample_shape.assign(shape.begin() + 1, shape.end());
     summary_.rows = shape[0];
     summary_.dtype = rows_->dtype();
+    // Integers wider than a byte are token ids, as in is_of_ids.
     summary_.tokens = !is_floating(summary_.dtype) && bit_width(summary_.dtype) > 8;
     if (!summary_.tokens) summary_.how = file_.normalisation(summary_.sample_shape[0]);
   }
@@ -142,6 +149,7 @@ class GroupCheck {
                       range, summary_.how.apply(float(values_.smallest), *channel),
                       summary_.how.apply(float(values_.largest), *channel), *channel, summary_.how.scale,
                       summary_.how.mean[*channel], summary_.how.deviation[*channel]));
+    // Values from 128 to 255 without a scale are probably pixels that were not divided by 255.
     const bool bytes = values_.smallest >= 0 && values_.largest >= 128 && values_.largest <= 255;
     if (bytes && !summary_.how.stated)
       return find(
@@ -163,6 +171,7 @@ class GroupCheck {
   /// Describes the range after scaling, if it is the same for all channels.
   [[nodiscard]] std::string seen() const {
     const auto& how = summary_.how;
+    // With one mean per channel, there is no single range to show.
     const auto alike = [](const std::vector<float>& values) {
       return std::ranges::all_of(values, [&](float value) { return value == values[0]; });
     };
@@ -194,6 +203,7 @@ std::optional<GroupSummary> check_group(const std::string& path, const std::stri
                                         const CheckProgress& progress) {
   GroupCheck check(path, name, index, findings);
   if (!check.check_shape()) return std::nullopt;
+  // Problems of labels or values are findings, so that the other checks still run.
   check.check_labels();
   try {
     check.check_values(duplicates, progress);

@@ -51,6 +51,7 @@ const Functions& load() {
 }  // namespace
 
 const Functions& functions() {
+  // Loaded once, thread-safe. A failure throws and is tried again by the next call.
   static const Functions& loaded = load();
   return loaded;
 }

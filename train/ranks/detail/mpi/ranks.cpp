@@ -29,6 +29,7 @@ std::unique_ptr<detail::DeviceRanks> join_gpus(Communicator& ranks, Device devic
         fmt::format("[ranks] GPUs sum by way of the host: {} (rank {})", *lacks, lacks - reasons.begin()));
     return nullptr;
   }
+  // NCCL's communicator has an id that rank 0 creates.
   const auto ids = ranks.gather(ranks.rank() == 0 ? detail::device_ranks_id() : std::string());
   log(LogLevel::info, fmt::format("[ranks] {} GPUs sum by NCCL", ranks.size()));
   return detail::join_device_ranks(device, ranks.rank(), ranks.size(), ids.front(), seconds);
@@ -81,9 +82,11 @@ class MpiRanks final : public Communicator {
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
     const auto own = static_cast<std::int64_t>(text.size());
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+    // Texts have different lengths: sizes first.
     wait(mpi_.gather_sizes(ranks_, &own, sizes.data()));
     std::vector<std::string> out(sizes.size());
     const std::int64_t piece = kGathered / size_;  // MPI counts in ints
+    // At least one piece, so that all ranks make the same calls for empty texts.
     for (std::int64_t begin = 0; begin == 0 || begin < *std::ranges::max_element(sizes); begin += piece)
       gather_piece(text, sizes, begin, piece, out);
     bytes_ += own;
@@ -94,7 +97,8 @@ class MpiRanks final : public Communicator {
   void wait(Request request) const { waiting_.until_done(request, rank_); }
 
   detail::DeviceRanks* device_ranks(Device device) {
-    if (!std::exchange(asked_for_gpus_, true)) gpus_ = join_gpus(*this, device, waiting_.seconds());
+    // All ranks reach the first sum on a GPU together, so that they can join there.
+    if (!std::exchange(tried_gpus_, true)) gpus_ = join_gpus(*this, device, waiting_.seconds());
     return gpus_.get();
   }
 
@@ -107,6 +111,7 @@ class MpiRanks final : public Communicator {
     std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
     std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
     const auto own = static_cast<std::size_t>(rank_);
+    // Ranks with shorter texts take part in the later pieces with 0 bytes.
     const char* from = lengths[own] > 0 ? text.data() + begin : nullptr;
     wait(mpi_.gather(ranks_, from, lengths[own], all.data(), lengths.data(), begins.data()));
     for (std::size_t i = 0; i < lengths.size(); ++i)
@@ -130,7 +135,7 @@ class MpiRanks final : public Communicator {
   Group ranks_;
   bool any_thread_;
   std::int64_t bytes_ = 0;
-  bool asked_for_gpus_ = false;
+  bool tried_gpus_ = false;
   std::unique_ptr<detail::DeviceRanks> gpus_;
 };
 
@@ -144,6 +149,7 @@ std::string mpi_library() {
   std::array<char, 256> name{};
   mpi::functions().version(name.data(), static_cast<int>(name.size()));
   const std::string text(name.data());
+  // The version text of some MPIs has several lines.
   return text.substr(0, text.find_first_of(",\n"));
 }
 
@@ -159,6 +165,7 @@ std::shared_ptr<Communicator> started_ranks(double seconds) {
   const int started = launched().ranks;
   if (started <= 1) return one_rank();
   mpi::begin();
+  // One roll call for all communicators of the process: it answers the others in every wait.
   static const auto roll_call = std::make_shared<const detail::RollCall>();
   auto out = std::make_shared<mpi::MpiRanks>(mpi::Waiting(seconds, roll_call));
   FQ_CHECK(out->size() == started, "ranks",

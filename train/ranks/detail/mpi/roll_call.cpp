@@ -34,6 +34,7 @@ struct RollCall::Body {
       if (rank != own) send(rank, message);
   }
 
+  // Host names are exchanged at the start: a missing rank cannot send its name later.
   void gather_hosts() {
     std::string all(static_cast<std::size_t>(size) * mpi::kNameBytes, '\0');
     mpi::functions().names(ranks, all.data());
@@ -52,11 +53,14 @@ void RollCall::answer() const {
 }
 
 std::vector<int> RollCall::absent(double seconds) const {
+  // This rank asks all others and answers in the same loop.
   std::vector<bool> here(static_cast<std::size_t>(body_->size), false);
   here[static_cast<std::size_t>(body_->own)] = true;
   body_->send_to_others(kAsk);
+  // Polls instead of waiting for a reply: ranks that hang never send one.
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (Clock::now() < end) {
+    // Another rank may hold a roll call at the same time.
     answer();
     for (int rank = body_->received(kHere); rank >= 0; rank = body_->received(kHere))
       here[static_cast<std::size_t>(rank)] = true;
@@ -74,6 +78,7 @@ bool RollCall::is_first() const {
   const auto end = Clock::now() + kMessageTime;
   while (Clock::now() < end) {
     for (int rank = body_->received(kSpeaks); rank >= 0; rank = body_->received(kSpeaks))
+      // The lowest rank speaks if several try at once.
       if (rank < body_->own) return false;
     std::this_thread::sleep_for(kPoll);
   }

@@ -25,10 +25,12 @@ void Waiting::until_done(Request& request, int own) const {
   while (!functions().done(&request)) {
     const auto waited = Clock::now() - start;
     if (waited > std::chrono::duration<double>(seconds_)) throw_for_absent(own);
+    // Spins first, because most transfers are shorter than a sleep.
     if (waited < kSpin && std::this_thread::get_id() == first_) {
       std::this_thread::yield();
       continue;
     }
+    // A waiting rank is alive: it must answer, or another rank would report it as missing.
     roll_call_->answer();
     std::this_thread::sleep_for(kPause);
   }

@@ -8,6 +8,8 @@
 namespace fq::mpi {
 namespace {
 
+// MPI libraries have handles of different types: an int in MPICH, a pointer in Open MPI. The interface has
+// them as 64-bit numbers.
 template <class T>
 std::uint64_t word(T handle) {
   static_assert(sizeof handle <= sizeof(std::uint64_t));
@@ -25,6 +27,7 @@ T handle(std::uint64_t word) {
 
 MPI_Comm comm(Group ranks) { return handle<MPI_Comm>(ranks); }
 
+// Returns the request of a nonblocking call, so that the caller can wait with a time limit.
 template <class F>
 Request begun(F&& begin) {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -35,6 +38,7 @@ Request begun(F&& begin) {
 bool begin() {
   int before = 0, provided = 0;
   MPI_Initialized(&before);
+  // Serialized: gradient sums call MPI from another thread, one at a time.
   if (before == 0) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
   return before == 0;
 }
@@ -49,6 +53,7 @@ void abort(int status) {
   int before = 0, ended = 0;
   MPI_Initialized(&before);
   MPI_Finalized(&ended);
+  // MPI_Abort before MPI_Init or after MPI_Finalize is an error itself.
   if (before != 0 && ended == 0) MPI_Abort(MPI_COMM_WORLD, status);
 }
 
@@ -67,6 +72,7 @@ bool any_thread() {
 
 Group group(int* own, int* size) {
   MPI_Comm ranks = MPI_COMM_NULL;
+  // A communicator of our own: messages of other libraries cannot be received by mistake.
   MPI_Comm_dup(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(ranks, own);
   MPI_Comm_size(ranks, size);
@@ -81,6 +87,7 @@ void names(Group ranks, char* all) {
   MPI_Allgather(own, kNameBytes, MPI_CHAR, all, kNameBytes, MPI_CHAR, comm(ranks));
 }
 
+// MPI has no bf16 type. The operation reads the 16-bit words as bf16.
 void add_bf16(void* from, void* to, int* count, MPI_Datatype*) {
   auto* sums = static_cast<bfloat16*>(to);
   std::transform(sums, sums + *count, static_cast<const bfloat16*>(from), sums, kSumOfBf16);
@@ -100,6 +107,7 @@ Request reduce(Group ranks, void* values, int count, Reduce how) {
   const MPI_Datatype type = of_bf16 ? MPI_UINT16_T : how == Reduce::f32_sum ? MPI_FLOAT : MPI_INT64_T;
   const MPI_Op operation = of_bf16 ? sum_of_bf16() : how == Reduce::i64_max ? MPI_MAX : MPI_SUM;
   return begun([&](MPI_Request* request) {
+    // Nonblocking, so that the caller can wait with a time limit.
     MPI_Iallreduce(MPI_IN_PLACE, values, count, type, operation, comm(ranks), request);
   });
 }
@@ -143,9 +151,11 @@ void give_up(Request request) {
 void tell(Group ranks, int rank, int message) {
   MPI_Request request;
   MPI_Isend(nullptr, 0, MPI_CHAR, rank, message, comm(ranks), &request);
+  // The message has no content, so that nothing has to stay alive until it is sent.
   MPI_Request_free(&request);
 }
 
+// Receives only a message that a probe has found, so that the call never blocks.
 int heard(Group ranks, int message) {
   int there = 0;
   MPI_Status status;
