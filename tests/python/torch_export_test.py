@@ -152,8 +152,7 @@ def test_exports_outputs_that_are_inputs_or_equal(tmp_path):
             return {"x": x, "a": maps[0], "b": maps[0], "kernel": self.stem[0].weight}
     model, path = quantized(Same(), IMAGES), tmp_path / "x.onnx"
     fqt.export(model, path)
-    assert list(values(path)[1]) == ["output_x", "a", "b", "kernel"]
-    assert agrees(fqt.verify(model, path, IMAGES))
+    assert list(values(path)[1]) == ["output_x", "a", "b", "kernel"] and agrees(fqt.verify(model, path, IMAGES))
 
 
 def test_other_example_and_batches_of_one(tmp_path):
@@ -240,6 +239,19 @@ def test_large_tensors_are_in_a_file_beside_it(tmp_path, monkeypatch):
     assert agrees(fqt.verify(model, path, IDS))
 
 
+def test_warns_of_a_fixed_batch(tmp_path):
+    class Mean(Rows):
+        def forward(self, ids):
+            return self.head(self.second(self.first(torch.cumsum(self.words(ids), 1)))) / float(len(ids))
+    model, path = quantized(Mean(), IDS), tmp_path / "x.onnx"
+    with pytest.warns(fq.FakequantWarning, match="'ids': the batch or another size is fixed to the size of the example"):
+        fqt.export(model, path)
+    assert values(path) == ({"ids": [3, 6]}, {"output": [3, 6, 4]})
+    assert agrees(fqt.verify(model, path, torch.cat([IDS, IDS])))
+    with pytest.raises(fq.ArgumentError, match="it has 4 samples, and the batch of the file is fixed to 3. Give a multiple of it"):
+        fqt.verify(model, path, torch.randint(0, 20, (4, 6)))
+
+
 def test_exports_repeated_calls(tmp_path):
     class Repeated(Rows):
         def forward(self, ids):
@@ -261,9 +273,8 @@ def test_verify_finds_differences(tmp_path):
     assert found["different"] > 0 and found["flips"] > 0 and found["different_codes"] == 0  # the file differs, not its parts
     with pytest.raises(fq.FileError, match="has the inputs ids, and x ids, scale"):
         fqt.verify(model, path, (IDS, torch.rand(3)))
-    other = quantized(Detector(), IMAGES)
     with pytest.raises(fq.FileError, match="has the inputs ids, and x x"):
-        fqt.verify(other, path, IMAGES)
+        fqt.verify(quantized(Detector(), IMAGES), path, IMAGES)
 
 
 # transformers
@@ -323,7 +334,7 @@ class Branch(nn.Module):
     (lambda model, path: fqt.export(nn.Sequential(nn.Identity(), quantized(nn.Sequential(Branch()), torch.randn(3, 8))), path,
                                     example_input=torch.randn(3, 8)), fq.ArgumentError,
      r"torch.export cannot read '1\.0': GuardOnDataDependentSymNode: .*\. Compute branches on values with torch.where"),
-    (lambda model, path: fqt.save(model, path), fq.ArgumentError, "it is in parts. export writes an ONNX file"),
+    (lambda model, path: fqt.save(model, path.with_suffix(".h5")), fq.ArgumentError, "it is in parts. export writes an ONNX file"),
     (lambda model, path: torch.onnx.export(model, (IDS,), path, dynamo=True, verbose=False), Exception, "fakequant.torch.export writes"),
 ])
 def test_rejects_invalid_input(call, error, words, tmp_path, capfd):

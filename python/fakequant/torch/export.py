@@ -75,7 +75,7 @@ def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_sha
         splicer = splicing.Splicer(_translate(program, options["opset"], splicing.part_translation()))
         for node in splicer.nodes(splicing.DOMAIN):
             _splice_part(splicer, node, draft, options)
-    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes))
+    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes)[0])
     splicer.finish()
     splicing.write_model(splicer.model, path, engine_reads_it=target == "ort")
 
@@ -181,10 +181,10 @@ def _read_graph(model, inputs, dynamic_shapes):
         raise
     except Exception as error:  # of the model's own code
         raise _fq.ArgumentError(_export_reason(model, inputs, error)) from error
-    samples, _ = inputs.samples()
-    if dynamic_shapes is None and samples is not None and not inputs.size_names(program, None):
-        warnings.warn(f"[export] the batch of the file is fixed to {samples}, because the model computes with its size",
-                      _fq.FakequantWarning, stacklevel=3)
+    _, fixed = inputs.size_names(program, dynamic_shapes)
+    if fixed:
+        warnings.warn(f"[export] {', '.join(map(repr, fixed))}: the batch or another size is fixed to the size of the example, because the model "
+                      "computes with it", _fq.FakequantWarning, stacklevel=3)
     return names, program
 
 

@@ -331,17 +331,18 @@ class Inputs:
         return count, [size is not None and size == count for _, size in found]
 
     def size_names(self, program, dynamic_shapes):
-        """Returns {symbol of torch.export: name of the size in the file}."""
+        """Returns ({symbol of torch.export: name of the size in the file}, names of inputs with an axis that torch.export fixed)."""
         placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
         read = [placeholders[name].meta["val"] for name in program.graph_signature.user_inputs]
-        out = {}
-        for x, axes in zip(read, self.axes(dynamic_shapes)):
+        names, fixed = {}, []
+        for (own, _), x, axes in zip(self.tensors(), read, self.axes(dynamic_shapes)):
             for axis, name in axes.items():
-                if isinstance(x.shape[axis], torch.SymInt):
-                    name = "N" if dynamic_shapes is None else name if isinstance(name, str) else getattr(name, "__name__", None)
-                    if name is not None:
-                        out[str(x.shape[axis])] = name
-        return out
+                symbol = str(x.shape[axis])
+                if symbol.isdigit():
+                    fixed.append(own)
+                elif dynamic_shapes is None or isinstance(name, str) or hasattr(name, "__name__"):
+                    names[symbol] = "N" if dynamic_shapes is None else name if isinstance(name, str) else name.__name__
+        return names, fixed
 
 
 def _axes_of(value, spec, name):
