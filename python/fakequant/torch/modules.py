@@ -258,8 +258,8 @@ def make_layer_part(layer, lowered, path, x):
         own.configure({**lowered._config, "rules": rules}, lowered._learned, (False, False))
     used = {name: known[name] for name in own.states}
     own.states = {name: layer._modules.get(name.rpartition(".")[2], lowered.states[source]) for name, source in used.items()}
-    hooks = {name: value for name, value in vars(layer).items() if "_hooks" in name}
-    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **hooks}
+    others = {name: value for name, value in vars(layer).items() if "_hooks" in name or (name[0] == "_" and name not in vars(part))}
+    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **others}
     own.train(layer.training)
     layer.__class__, layer.__dict__ = type(part), part.__dict__
     own.redirect(lambda refs: {name: dataclasses.replace(ref, module=layer) for name, ref in refs.items()})
