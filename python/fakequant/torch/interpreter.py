@@ -9,6 +9,7 @@ from torch.fx.node import map_arg
 from torch.nn import functional
 
 from .. import _fakequant as _fq
+from .tensors import call_gathered, gathered, is_managed
 
 _FUNCTION_MODULES = {"operator": operator, "torch": torch, "functional": functional}
 _MISSING = object()
@@ -162,12 +163,13 @@ def run_steps(module, steps, inputs, named, observe=None):
             if value is not None and step.target in module.none_inputs:
                 raise _fq.ArgumentError(f"[fakequant.torch] '{step.target}' was None in example_input. Quantize with an example that has it")
         elif step.op == "get_attr":
-            value = operator.attrgetter(step.target)(module)
+            value = gathered(operator.attrgetter(step.target)(module))
         elif step.op == "call_method":
             value = getattr(args[0], step.target)(*args[1:], **kwargs)
         else:
             called = operator.attrgetter(step.target)(module) if step.op == "call_module" else _function(step.target)
-            value = called(*args, **kwargs)
+            gathers = step.op == "call_module" and is_managed(module)
+            value = call_gathered(called, args, kwargs) if gathers else called(*args, **kwargs)
         values[step.name] = value if observe is None else observe(step.name, value)
         for name in step.unused:
             values.pop(name, None)

@@ -101,7 +101,7 @@ class Quantized(nn.Module):
         for parent, name, child in self._structure:
             originals.setdefault(id(parent._modules[name]), child)
         parts = [lowered for name in self._inputs for lowered in [getattr(self, name)]]
-        for path, (full_path, shape, dtype) in self._layers.items():
+        for path, (full_path, shape) in self._layers.items():
             now = self.get_submodule(path)
             layer = originals.get(id(now), now)
             copies = [module for module in now.modules() if type(module) is type(layer) and "weight_quantizer" in module._modules]
@@ -109,7 +109,7 @@ class Quantized(nn.Module):
                 for lowered in parts:
                     if any(ref.module is layer for ref in lowered.refs.values()):
                         self._alone[module] = type(module), module.__dict__
-                        used |= make_layer_part(module, lowered, full_path, torch.zeros(shape, dtype=dtype))
+                        used |= make_layer_part(module, lowered, full_path, torch.zeros(shape, dtype=torch.float32))
         unused = [name for lowered in parts for name in lowered.states if name not in used]
         if unused:
             warnings.warn(f"[fakequant.torch] a layer is wrapped, so torch runs the operations between the layers in floats. Without "
@@ -124,7 +124,7 @@ class Quantized(nn.Module):
 
     def forward(self, *inputs, **named):
         self.follow_structure()
-        steps = self._float_steps if self._alone else self._steps if self._observe is None else self._recording_steps
+        steps = self._steps if self._observe is None and not self._alone else self._recording_steps
         return run_steps(self, steps, inputs, named, self._observe)
 
     def run_float(self, *inputs, **named):
@@ -224,28 +224,34 @@ def _new_layer(origin):
 
 def quantized(model, inputs, config, whole=False, path=""):
     """Returns a Quantized with the arguments of its constructor. Of one layer it is an instance of the class of the layer too."""
-    is_layer = has_matrix(model) and not any(not isinstance(child, QuantizerState) for child in model.children())
-    return (_layer_class(type(model)) if is_layer else Quantized)(model, inputs, config, whole, path)
+    return (_layer_class(type(model)) if _is_layer(model) else Quantized)(model, inputs, config, whole, path)
+
+
+def _is_layer(module):
+    """Returns whether a module is one layer with a matrix. nn.MultiheadAttention is several."""
+    return has_matrix(module) and all(isinstance(child, QuantizerState) for child in module.children())
 
 
 def _layer_inputs(graph, partition):
-    """Returns {path of a layer with a matrix: (its path in the whole model, shape and type of its input)}."""
+    """Returns {path of a layer with a matrix: (its path in the whole model, shape of its input)}."""
     out = {}
     for node in graph.nodes:
-        if node.op == "call_module" and node in partition.lowered and has_matrix(partition.module(node)) and node.args and is_tensor(node.args[0]):
-            path = partition.layer_names.full_path(node.target)
-            out.setdefault(node.target, (path, node_shape(node.args[0]), node.args[0].meta["tensor_meta"].dtype))
+        if node.op != "call_module" or node not in partition.lowered or not _is_layer(partition.module(node)):
+            continue
+        if node.args and is_tensor(node.args[0]):
+            out.setdefault(node.target, (partition.layer_names.full_path(node.target), node_shape(node.args[0])))
     return out
 
 
 def make_layer_part(layer, lowered, path, x):
     """Makes a layer of a part a Quantized in place. It shares the quantizers that the layer has in the part `lowered`.
 
-    `path` is the path of the layer in the whole model, `x` an input. Returns the names of the quantizers.
+    `path` is the path of the layer in the whole model, `x` an input in float32. Returns the names of the quantizers.
     """
-    twin = shallow_copy(layer)  # without hooks, and with plain parameters, because fully_shard may have sharded the parameters
+    # Without hooks, and with plain parameters, because fully_shard may have sharded the parameters or converted their type.
+    twin = shallow_copy(layer)
     twin.__dict__ |= {name: value for name, value in vars(nn.Module()).items() if "_hooks" in name}
-    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=value.dtype))
+    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=torch.float32))
                         for name, value in layer._parameters.items()}
     part = quantized(twin, (x,), lowered._config, path=path)
     (own,) = part.lowered_modules().values()
@@ -260,7 +266,7 @@ def make_layer_part(layer, lowered, path, x):
     own.states = {name: layer._modules.get(name.rpartition(".")[2], lowered.states[source]) for name, source in used.items()}
     others = {name: value for name, value in vars(layer).items() if "_hooks" in name or (name[0] == "_" and name not in vars(part))}
     part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **others}
-    own.train(layer.training)
+    own.train(layer.training).output_type = lowered.output_type
     layer.__class__, layer.__dict__ = type(part), part.__dict__
     own.redirect(lambda refs: {name: dataclasses.replace(ref, module=layer) for name, ref in refs.items()})
     own.forget_pushed()
