@@ -67,7 +67,7 @@ class Server {
     if (verb == "rows") return list();
     if (verb == "prepare") return prepare(words);
     if (verb == "run") return run(words);
-    FQ_CHECK(verb == "check", kTool, "'{}' is no request: give hello, rows, prepare, run or check", verb);
+    FQ_CHECK(verb == "check", kTool, "'{}' is no request: use hello, rows, prepare, run or check", verb);
     return {{"difference", work_.check ? work_.check() : ""}};
   }
 
@@ -94,7 +94,7 @@ class Server {
     std::int64_t calls = 0;
     words >> side >> calls;
     FQ_CHECK((side == "ours" || side == "theirs") && calls > 0, kTool,
-             "run {} {}: give ours or theirs and a count", side, calls);
+             "run {} {}: use ours or theirs and a count", side, calls);
     return measure(side == "ours" ? work_.ours : work_.theirs, calls);
   }
 

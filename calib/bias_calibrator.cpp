@@ -17,6 +17,7 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 std::string_view method_name(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
 
+// Updates the largest and the smallest element of each range.
 void widen(const detail::RangeRows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
 #pragma omp parallel for schedule(static) if (rows.values.numel() > 65536)
   for (std::int64_t r = 0; r < rows.count(); ++r) {
@@ -38,15 +39,18 @@ std::vector<double> loaded(const StateDict& state, const char* name, const Shape
 
 void BiasCalibrator::collect(const Tensor& x) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()), kBiasCalibrator,
-           "the batch has no float type: give f32, f16, bf16 or f64");
+           "the batch has no float type: use f32, f16, bf16 or f64");
   if (x.numel() == 0 || x.device().is_meta()) return;
+  // Sums have a kernel on every device, the two extremes only the loop above.
   const Device device = method_ == BiasMethod::mean ? x.device() : Device::cpu();
   const Tensor values = x.to(device).to(DType::f32);
+  // A NaN would make the mean NaN, but would not change an extreme: both methods reject it.
   detail::check_finite(detail::range(values).largest, kBiasCalibrator);
   const auto rows = detail::range_rows(values, axis_, kBiasCalibrator);
   FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(rows.shape), to_string(shape_));
+  // `first_` has the sums (mean) or the largest elements (max_min), `second_` the smallest elements.
   if (empty()) {
     const auto ranges = static_cast<std::size_t>(rows.count());
     shape_ = rows.shape;
@@ -54,6 +58,7 @@ void BiasCalibrator::collect(const Tensor& x) {
     first_.assign(ranges, method_ == BiasMethod::mean ? 0 : -kNoBound);
     second_.assign(method_ == BiasMethod::mean ? 0 : ranges, kNoBound);
   }
+  // Elements per range: every range of a batch has the same number.
   count_ += rows.length();
   if (method_ == BiasMethod::mean)
     detail::run(x.device(), &detail::Kernels::add_values, rows, first_);
@@ -66,6 +71,7 @@ Tensor BiasCalibrator::compute_bias() const {
   Tensor out = Tensor::empty(shape_);
   auto* bias = out.mutable_data<float>();
   for (std::size_t r = 0; r < first_.size(); ++r)
+    // max_min: the center of the range, as in ModelOpt's BiasCalibrator.
     bias[r] = method_ == BiasMethod::mean ? static_cast<float>(first_[r] / static_cast<double>(count_))
                                           : static_cast<float>(first_[r] + second_[r]) / 2;
   return out.to(dtype_);

@@ -24,6 +24,7 @@ std::vector<float> even_edges(float width, std::size_t bins) {
   return edges;
 }
 
+// Halves the number of bins in place. The reference has no limit; here memory stays bounded.
 void join_neighbours(std::vector<std::int64_t>& counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (i % 2 == 0)
@@ -47,6 +48,7 @@ void grow(Histogram& h, float largest) {
 }  // namespace
 
 void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zeros) {
+  // The width would be 0 for a batch of zeros, or of values whose quotient underflows: no grid yet.
   if (counts.empty() && !(largest / static_cast<float>(bins) > 0)) {
     zeros += skip_zeros ? 0 : x.numel();
     return;
@@ -58,6 +60,7 @@ void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zero
   } else if (largest > edges.back()) {
     grow(*this, largest);
   }
+  // bin = int(fl(fl(x * n) / top)), in f32 as in ModelOpt (tests/golden/calibrators.h5).
   const float top = edges.back();
   detail::count(x, {static_cast<float>(counts.size()), top, top, skip_zeros}, counts);
 }

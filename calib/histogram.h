@@ -1,14 +1,13 @@
 #pragma once
 
-/// Histograms of magnitudes, the ranges read from them, and the calibrator that fills one (ModelOpt's
-/// HistogramCalibrator).
+/// Histograms of magnitudes, functions that compute amax from them, and HistogramCalibrator (as in ModelOpt).
 ///
 ///     HistogramCalibrator calibrator("entropy");
 ///     for (const Tensor& batch : batches) calibrator.collect(batch);
 ///     const Tensor by_entropy = calibrator.compute_amax();
 ///     const float by_mse = amax_by_mse(calibrator.histogram(), 8, false, 1, 128);
 ///
-/// One histogram answers for every method and format: collect once, compare as often as you like.
+/// One histogram serves all methods and formats: collect once, then compare.
 
 #include <cstdint>
 #include <vector>
@@ -27,67 +26,65 @@ struct Histogram {
   std::vector<std::int64_t> counts;
   std::vector<float> edges;  ///< one more than counts
 
-  /// Counts |x|, where `x` is f32, finite, of any layout, and `largest` its largest magnitude. The first
-  /// values greater than 0 make the grid, `bins` bins over [0, largest]. A larger value later adds bins of
-  /// the same width, up to `max_bins`; beyond that neighbours are joined, so that memory stays bounded. Zeros
-  /// before the grid exists are counted in `zeros`.
+  /// Counts |x|. `x` is f32, finite, of any layout; `largest` is its largest magnitude. The first batch with
+  /// values above 0 sets the edges: `bins` bins over [0, largest]. A larger value later adds bins of the same
+  /// width, up to `max_bins`. Beyond that, neighbouring bins are merged, so that memory stays bounded.
+  /// Earlier zeros are counted in `zeros`.
   void collect(const Tensor& x, float largest, int bins, bool skip_zeros);
-  std::int64_t zeros = 0;  ///< counted before there was a grid
+  std::int64_t zeros = 0;  ///< zeros counted before the edges were set
 
-  /// Counts as numpy.histogram does: the grid is even over [smallest, largest] magnitude of the first batch
-  /// (or 0.5 to either side of a single value, [0, 1] without any), with edges in f32; a larger value later
-  /// appends edges as numpy.arange makes them, and all are f64 from then on. Values below the grid are
-  /// dropped. Bins are found by their edges, one value at a time, in a plain loop: it is there for its bits,
-  /// not for speed. Throws ArgumentError if floats are too coarse for the number of bins in the first batch.
+  /// Counts as numpy.histogram. Edges are even over the [smallest, largest] magnitude of the first batch, in
+  /// f32. A single value gets 0.5 to either side, an empty batch [0, 1]. A larger value later appends the
+  /// edges of numpy.arange, and all edges are f64 from then on. Values below the first edge are dropped. A
+  /// plain loop finds the bin of each value: the function exists for its bits, not for speed. Throws
+  /// ArgumentError if f32 is too coarse for the number of bins in the first batch.
   void collect_numpy(const Tensor& x, int bins, bool skip_zeros);
-  std::vector<double> wide_edges = {};  ///< of that grid once it has grown: what `edges` rounds; else empty
+  std::vector<double> wide_edges = {};  ///< f64 edges of collect_numpy after its first growth; else empty
 
-  /// The sum of the counts.
+  /// Returns the sum of the counts.
   [[nodiscard]] std::int64_t total() const noexcept;
 };
 
-/// The left edge of the first bin at which `percentile` percent of the values are reached.
+/// Returns the left edge of the first bin at which `percentile` percent of the values are reached.
 ///
-/// Throws ArgumentError outside of 0 .. 100, and, as the two below, for counts that are negative, pass 2^62
-/// together, or are not one fewer than the edges.
+/// Throws ArgumentError outside of 0 .. 100. Like the next two functions, throws ArgumentError for negative
+/// counts, for a sum above 2^62, and if there is not one edge more than counts.
 [[nodiscard]] float amax_by_percentile(const Histogram& histogram, double percentile);
 
-/// The edge with the smallest loss of information: the smallest Kullback-Leibler divergence between the
-/// histogram cut at the edge and itself in 2^(bits-1+unsigned) levels, the last of equals, among start_bin,
-/// start_bin + stride, ... bins. Bin 0 counts as bin 1.
+/// Returns the edge with the smallest loss of information: the smallest Kullback-Leibler divergence between
+/// the histogram cut at the edge and its quantization to 2^(bits-1+unsigned) levels. Candidates are
+/// start_bin, start_bin + stride, ... bins; the last of equals wins. Bin 0 gets the count of bin 1.
 ///
-/// A cut that keeps no value is not a candidate. `exact` uses the last such cut if there is one,
-/// as ModelOpt's argmin does, which treats its divergence of 0 / 0 as the smallest. `divergences`, when
-/// given, receives one value a candidate, infinity for those.
+/// A cut without values is not a candidate. With `exact`, the last such cut wins if there is one: ModelOpt's
+/// argmin treats its divergence of 0 / 0 as the smallest. `divergences`, if given, receives one value per
+/// candidate, infinity for these cuts.
 ///
-/// `limits_clipping` excludes cuts that clip more than one value in (number of levels). Spikes
-/// do not count there: bins with more than 16 times the mean of their filled neighbors, as the constants that
-/// blank samples give.
+/// `limits_clipping` excludes cuts that clip more than one value in (number of levels). Spikes are ignored:
+/// bins with more than 16 times the mean of their filled neighbors, for example constants of blank samples.
 ///
 /// Throws ArgumentError for a float format, bits outside 2 .. 16, stride < 1, start_bin outside 1 .. bins.
 [[nodiscard]] float amax_by_entropy(const Histogram& histogram, NumBits num_bits, bool is_unsigned,
                                     int stride, int start_bin, std::vector<double>* divergences = nullptr,
                                     bool exact = false, bool limits_clipping = false);
 
-/// The bin centre c[k] with the smallest mean squared error of fake quantizing the bin centres with amax =
-/// c[k] (narrow range), weighted by counts, the first of equals, among k = start_bin, start_bin + stride, ...
-/// `errors`, when given, receives one value a candidate. Throws ArgumentError as above, with (4,3) as the one
-/// float format, and start_bin from 0 and below bins.
+/// Returns the bin center c[k] with the smallest mean squared error of fake quantizing all bin centers with
+/// amax = c[k] (narrow range), weighted by counts. Candidates are k = start_bin, start_bin + stride, ...; the
+/// first of equals wins. `errors`, if given, receives one value per candidate. Throws ArgumentError as above.
+/// The only float format is (4,3), and start_bin is 0 to bins - 1.
 [[nodiscard]] float amax_by_mse(const Histogram& histogram, NumBits num_bits, bool is_unsigned, int stride,
                                 int start_bin, std::vector<double>* errors = nullptr);
 
 /// Counts |x| of all batches in a histogram whose range grows, and reads amax from it by percentile, entropy,
-/// mean squared error or OCTAV. It is per tensor only (`make_calibrator` has one for each channel). Counts
-/// have 64 bits. The bins depend on the first batch: it does not merge; the "one_pass" methods do.
+/// mean squared error or OCTAV. Per tensor only; `make_calibrator` supports kept axes. Counts have 64 bits.
+/// The bins depend on the first batch, so these calibrators do not merge; the "one_pass" methods do.
 class HistogramCalibrator final : public Calibrator {
  public:
-  /// `method` is what compute_amax uses when its options name none: "percentile", "entropy", "mse" or
-  /// "octav"; "histogram" means percentile. Throws ArgumentError for another method, kept axes, or num_bins
-  /// outside 2 .. 65536.
+  /// `method` is the default of AmaxOptions::method: "percentile", "entropy", "mse" or "octav"; "histogram"
+  /// means percentile. Throws ArgumentError for another method, kept axes, or num_bins outside 2 .. 65536.
   explicit HistogramCalibrator(std::string_view method = "percentile", const CalibratorOptions& options = {});
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
-  /// The counts so far.
+  /// The counts of all batches so far.
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
 
  protected:
@@ -110,19 +107,19 @@ class HistogramCalibrator final : public Calibrator {
 ///
 ///     s' = sum |x| [|x| > s] / (n * count [0 < |x| <= s] + count [|x| > s])       n = 4^-bits / 3
 ///
-/// (n = 4^-bits / 12 of unsigned formats) from s = 0 on, until s stays, at most 64 times; in double. The
-/// answer is the s met on the way with the smallest n * s^2 * count [0 < |x| <= s] + sum (|x| - s)^2
-/// [|x| > s], the first of equals: the last s but where Newton turns back. It is 0 without values other than
-/// zeros.
+/// (n = 4^-bits / 12 for unsigned formats) starts at s = 0 and ends if s repeats, after at most 64 steps; in
+/// double. The result is the s with the smallest error n * s^2 * count [0 < |x| <= s] + sum (|x| - s)^2
+/// [|x| > s] among all steps, the first of equals. This is the last s unless the iteration turns back. The
+/// result is 0 if all values are 0.
 ///
-/// There is one for each index of the kept axes, f32, of the shape that MaxCalibrator gives. x is f32, f16 or
-/// bf16, or f64 rounded to f32; any layout. Throws ArgumentError for an empty tensor, for a float format,
-/// whose steps are not even, and bits outside 2 .. 16; NumericError for NaN and Inf.
+/// Returns one clip for each index of the kept axes, f32, in the shape of MaxCalibrator's amax. x is f32, f16
+/// or bf16, or f64 rounded to f32; any layout. Throws ArgumentError for an empty tensor, for a float format
+/// (its steps are not even), and for bits outside 2 .. 16. Throws NumericError for NaN and Inf.
 [[nodiscard]] Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_unsigned);
 
-/// The OCTAV clip of bin centres weighted by their counts. Zeros in the first bin count
-/// as small values, so collect with skip_zeros. Throws ArgumentError for the formats that `octav_amax`
-/// refuses and the counts that `amax_by_percentile` refuses.
+/// Returns the OCTAV clip of the bin centers, weighted by their counts. Zeros in the first bin count as small
+/// values, so collect with skip_zeros. Throws ArgumentError for formats as `octav_amax`, and for counts as
+/// `amax_by_percentile`.
 [[nodiscard]] float amax_by_octav(const Histogram& histogram, NumBits num_bits, bool is_unsigned);
 
 }  // namespace fq

@@ -12,13 +12,14 @@ std::unique_ptr<Calibrator> detail::make_max(const CalibratorOptions& options) {
   return std::make_unique<MaxCalibrator>(options.axis);
 }
 
+// Ranges are kept on the host, as they are small.
 void MaxCalibrator::raise(const Tensor& amax) {
   if (!amax_.defined()) {
     amax_ = amax.clone();
     return;
   }
   FQ_CHECK(amax.shape() == amax_.shape(), "max_calibrator",
-           "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has amax of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(amax.shape()), to_string(amax_.shape()));
   auto* a = amax_.mutable_data<float>();
   const auto* b = amax.data<float>();
@@ -26,6 +27,7 @@ void MaxCalibrator::raise(const Tensor& amax) {
 }
 
 void MaxCalibrator::do_collect(const Tensor& x, float largest) {
+  // `largest` is the range of the whole batch already.
   raise(axis_.empty() ? Tensor::scalar(largest) : detail::amax(x, axis_, "max_calibrator").to(Device::cpu()));
 }
 
@@ -49,6 +51,7 @@ std::unique_ptr<Calibrator> detail::make_moving_average(const CalibratorOptions&
 }
 
 MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
+    // torch's averaging constant: amax += (1 - momentum) * (batch - amax).
     : axis_(std::move(axis)), constant_(static_cast<float>(1.0 - momentum)) {
   FQ_CHECK(momentum >= 0 && momentum < 1, "moving_average_calibrator",
            "momentum is {}: use 0 .. 1, less than 1", momentum);
@@ -62,8 +65,9 @@ void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
     return;
   }
   FQ_CHECK(batch.shape() == amax_.shape(), "moving_average_calibrator",
-           "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has amax of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(batch.shape()), to_string(amax_.shape()));
+  // The kernel of running ranges, so that calibration and training give the same bits.
   detail::move_ranges(amax_, batch, constant_);
 }
 

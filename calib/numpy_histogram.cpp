@@ -30,6 +30,7 @@ std::vector<float> even_edges(T first, T last, int bins) {
 }
 
 std::vector<float> first_edges(const std::vector<float>& values, int bins) {
+  // numpy.histogram: [0, 1] without values, in f64; half a unit to either side of a single value.
   if (values.empty()) return even_edges(0.0, 1.0, bins);
   const auto [smallest, largest] = std::ranges::minmax(values);
   return smallest == largest ? even_edges(smallest - 0.5f, largest + 0.5f, bins)
@@ -41,6 +42,7 @@ std::size_t even_bin(const std::vector<float>& edges, float v) {
   const std::size_t bins = edges.size() - 1;
   const float position = (v - edges[0]) / (edges.back() - edges[0]) * static_cast<float>(bins);
   std::size_t i = std::min(static_cast<std::size_t>(position), bins - 1);
+  // The quotient may round into a neighbouring bin; the edges decide.
   if (v < edges[i]) --i;
   return v >= edges[i + 1] && i != bins - 1 ? i + 1 : i;
 }
@@ -85,6 +87,8 @@ void Histogram::collect_numpy(const Tensor& x, int bins, bool skip_zeros) {
   }
   if (values.empty()) return;
   const float largest = *std::ranges::max_element(values);
+  // From the first growth on, numpy keeps all edges in f64 and compares with those. `edges` has the same
+  // edges rounded to f32, for the readers.
   if (wide_edges.empty() ? largest > edges.back() : static_cast<double>(largest) > wide_edges.back()) {
     wide_edges = wide_edges.empty() ? more_edges(edges, largest) : more_edges(wide_edges, largest);
     edges.assign(wide_edges.begin(), wide_edges.end());

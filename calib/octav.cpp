@@ -35,7 +35,8 @@ struct Sides {
   [[nodiscard]] double error(double n, double s) const { return n * s * s * below + squares; }
 };
 
-/// `sides(s)` sums the values.
+/// Newton's iteration of OCTAV (see histogram.h); `sides(s)` sums the values. The iteration may turn back, so
+/// the clip with the smallest error decides and the number of steps is limited.
 template <class SidesAt>
 double best_clip(double n, const SidesAt& sides) {
   constexpr int most = 64;
@@ -58,7 +59,7 @@ double best_clip(double n, const SidesAt& sides) {
 Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_unsigned) {
   const double n = noise(num_bits, is_unsigned);
   FQ_CHECK(x.defined() && x.numel() > 0 && is_floating(x.dtype()), "octav",
-           "the tensor has no values of a float type: give f32, f16, bf16 or f64");
+           "the tensor is empty or has no float type: use f32, f16, bf16 or f64");
   const Tensor values = x.to(Device::cpu()).to(DType::f32);
   detail::check_finite(detail::range(values).largest, "octav");
   const auto rows = detail::range_rows(values, axis, "octav");
@@ -81,6 +82,7 @@ float amax_by_octav(const Histogram& h, NumBits num_bits, bool is_unsigned) {
   return static_cast<float>(best_clip(n, [&](double s) {
     Sides sides;
     for (std::size_t k = 0; k < h.counts.size(); ++k) {
+      // All values of a bin count as values at its center.
       const double centre = (static_cast<double>(h.edges[k]) + static_cast<double>(h.edges[k + 1])) / 2;
       sides.add(centre, s, static_cast<double>(h.counts[k]));
     }

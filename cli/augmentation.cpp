@@ -19,7 +19,7 @@ constexpr double kMostAmount = 1e9;
 double read_amount(const std::string& text, const std::string& key, const std::string& command) {
   double value = 0;
   FQ_CHECK(read_number(text, value), command, "--augment {} needs a number, as {}=2", key, key);
-  FQ_CHECK(0 <= value && value <= kMostAmount, command, "--augment {}={}: give a number of 0 or more", key,
+  FQ_CHECK(0 <= value && value <= kMostAmount, command, "--augment {}={}: use a number of 0 or more", key,
            text);
   return value;
 }
@@ -27,7 +27,7 @@ double read_amount(const std::string& text, const std::string& key, const std::s
 void set_change(AugmentOptions& options, const AugmentChange& change, const std::string& values,
                 const std::string& command) {
   const auto parts = split_parts(values, ':');
-  FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: give {}={}", change.name, values,
+  FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: use {}={}", change.name, values,
            change.name, change.help);
   for (std::size_t i = 0; i < parts.size(); ++i)
     options.*change.numbers[i].value = read_amount(parts[i], change.name, command);
@@ -44,6 +44,8 @@ void read_item(AugmentOptions& options, const std::string& item, const std::stri
   FQ_CHECK(equal != std::string::npos, command, "--augment {} needs a number, as {}=2", key, key);
   const std::string values = item.substr(equal + 1);
   if (key == "flip") {
+    // "flip" is a switch on the command line, and a probability in the library. Any number but 0 mirrors half
+    // of the samples.
     options.hflip = read_amount(values, key, command) == 0 ? 0 : 0.5;
     return;
   }
@@ -52,6 +54,7 @@ void read_item(AugmentOptions& options, const std::string& item, const std::stri
 }
 
 /// Returns true if mixed labels are shares of the output classes.
+/// mixup of a single output (yes or no, or a number) averages numbers instead.
 bool mixes_classes(const Task& task, const Dataset& data) {
   return data.classes() > 0 && (takes_classes(task.loss) || task_outputs(task, data) > 1);
 }
@@ -62,6 +65,7 @@ void check_mixing(const AugmentOptions& options, const Task& task, const Dataset
                   const std::string& command) {
   if (!options.mixes()) return;
   const Tensor labels = data.labels();
+  // One label per sample has rank 1 for classes and up to rank 2 for numbers [N, K].
   const bool labels_positions = labels.defined() && labels.rank() > (takes_classes(task.loss) ? 1 : 2);
   FQ_CHECK(!labels_positions && task.loss.kind != "dice", command,
            "--augment mixup and cutmix mix labels of whole samples, and --data has a label for each "
@@ -80,11 +84,12 @@ void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const 
        options.class_weights ? split_parts(*options.class_weights, ':') : std::vector<std::string>()) {
     double weight = 0;
     FQ_CHECK(read_number(part, weight) && weight >= 0, command,
-             "--set loader.class_weights has '{}': give a number of 0 or more for each class, as 1:2:0.5",
+             "--set loader.class_weights has '{}': use a number of 0 or more for each class, as 1:2:0.5",
              part);
     loader.class_weights.push_back(weight);
   }
   if (!loader.balanced && loader.class_weights.empty()) return;
+  // Labels of bce and focal may be class indices. Samples can then be drawn by class too.
   const bool classes = one_class_each(task, data) || (yes_or_no(task) && data.classes() > 0);
   FQ_CHECK(classes, command,
            "--set loader.{} requires one class for each sample, and y of --data with --loss {} has no such "
@@ -93,10 +98,10 @@ void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const 
 }
 
 std::string augment_help() {
-  std::vector<std::string> words;
+  std::vector<std::string> items;
   for (const auto& change : augment_changes())
-    words.push_back(fmt::format("{}={}", change.name, change.help));
-  return fmt::format("changes of training samples: {}", fmt::join(words, ", "));
+    items.push_back(fmt::format("{}={}", change.name, change.help));
+  return fmt::format("changes of training samples: {}", fmt::join(items, ", "));
 }
 
 }  // namespace
@@ -115,6 +120,7 @@ AugmentOptions read_augment(const std::string& list, const std::string& command)
   AugmentOptions options;
   if (!list.empty())
     for (const auto& item : split_parts(list, ',')) read_item(options, item, command);
+  // Checks ranges and combinations here, without data, so that an error comes before any file is read.
   naming_flags([&] { check(options); });
   return options;
 }

@@ -46,11 +46,12 @@ void print_report(const std::string& algorithm, const ptq::Report& report, Outpu
   for (const auto& [path, reason] : report.skipped) {
     auto entry = object(path);
     entry["skipped"] = reason;
-    output.record(fmt::format("{} {:<32} left alone: it {}", algorithm, path, reason), entry);
+    output.record(fmt::format("{} {:<32} skipped: it {}", algorithm, path, reason), entry);
   }
 }
 
 /// Returns the states to start from: --merge if it is given, else an existing --state.
+/// A state in --merge and --state counts once, because `check_calibration_options` requires it in --merge.
 std::vector<std::string> initial_states(const CalibrationOptions& options) {
   auto paths = options.merge;
   if (paths.empty() && is_there(options.state)) paths.push_back(options.state);
@@ -112,6 +113,7 @@ std::unique_ptr<FileLock> lock_state(const CalibrationOptions& options) {
     if (!std::exchange(warned, true))
       log(LogLevel::warning, fmt::format("[calibrate] waiting for {}, which has {}", owner, state));
   };
+  // Only the first rank writes the state, so it alone locks the file.
   auto lock = is_first_rank() ? std::make_unique<FileLock>(state, waiting) : nullptr;
   (void)run_ranks()->gather({});  // other ranks read it while the first holds the lock
   return lock;
@@ -128,29 +130,34 @@ BatchMask read_mask(const Network& network, const CalibrationOptions& options) {
 }
 
 void check_calibration_options(const CalibrationOptions& options, const std::string& command) {
+  // Without this check, --merge would silently replace the samples that the state already has.
   const std::string& state = options.state;
   FQ_CHECK(options.merge.empty() || state.empty() ||
                std::ranges::find(options.merge, state) != options.merge.end() || !is_there(state),
-           command, "--state {} is there already: give it to --merge too, or another file", state);
+           command, "--state {}: the file exists already. Add it to --merge, or use another file", state);
 }
 
 void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOptions& options, bool images,
                             const std::string& command) {
   const std::string& name = algorithm.name();
   if (name.empty()) return;
-  FQ_CHECK(options.state.empty(), command,
-           "--state collects statistics of the unchanged network, and {} changes the network: collect "
-           "without an algorithm, then give the states to --merge",
-           name);
+  // States store checksums of the parameters, and an algorithm changes the parameters.
+  FQ_CHECK(
+      options.state.empty(), command,
+      "--state collects statistics of the unchanged network, and {} changes the network. Collect without "
+      "an algorithm, then use --merge",
+      name);
+  // Algorithms after calibration use the merged ranges.
   FQ_CHECK(!algorithm.precedes_calibration() || options.merge.empty(), command,
            "{} changes the network that the states of --merge were collected with: calibrate in one call",
            name);
-  FQ_CHECK(images, command, "{} looks at samples: give --data, and a --method that is not none", name);
+  FQ_CHECK(images, command, "{} requires samples. Use --data, and a --method other than none", name);
 }
 
 CollectedSamples calibrate_network(Network& network, const CalibrationOptions& options,
                                    const LoaderOptions& batches, std::shared_ptr<const Dataset> data,
                                    Output& output, bool keep_known) {
+  // `data` has the chosen samples already, so the library must not draw from them again.
   NetworkCalibrateOptions calibrating{.samples = 0, .batches = batches, .keep_known = keep_known};
   calibrating.percentile = options.percentile;
   calibrating.mask = read_mask(network, options);
@@ -161,6 +168,7 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
   calibrating.weights_callback = [&](const std::string& algorithm, const ptq::Report& report) {
     print_report(algorithm, report, output);
   };
+  // Before the data is read: batches are made on this device.
   network.module().to(batches.device);
   if (data != nullptr) {
     data = samples_to_calibrate(std::move(data), options);
@@ -168,6 +176,7 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
   }
   auto collected = naming_flags([&] { return fq::calibrate(network, data, calibrating); });
   if (data != nullptr && options.errors) print_errors(network, data, batches, output);
+  // A signal during the calibration only sets a flag. The user then expects no output.
   if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
   return collected;
 }
@@ -193,13 +202,14 @@ void import_ranges(Network& network, const std::string& path, bool data_follows,
                    Output& output) {
   const ImportedRanges found = fq::import_ranges(network.module(), path);
   FQ_CHECK(found.missing.empty() || data_follows, command,
-           "{} has no ranges of {}: give --data to calibrate them, or other rules", path,
+           "{} has no ranges of {}: use --data to calibrate them, or other rules", path,
            listed(found.missing));
   std::string text = fmt::format("{} ranges from {}", found.set.size(), path);
   if (!found.missing.empty()) text += fmt::format(", none of {}", listed(found.missing));
   if (!found.unused.empty()) text += fmt::format("; not used: {}", listed(found.unused));
   output.record(
       text, {{"event", "import"}, {"set", found.set}, {"missing", found.missing}, {"unused", found.unused}});
+  // With missing ranges, calibration follows and handles dead channels itself.
   if (found.missing.empty()) floor_dead_channels(network.module());
 }
 

@@ -33,6 +33,7 @@ nlohmann::ordered_json dry_run(Invocation& call, const Flags& flags, Output& out
 }  // namespace
 
 const std::vector<Command>& commands() {
+  // In the order of the help: make a network, quantize it, use it, look at files.
   static const std::vector<Command> table = {
       train_command(),
       import_command(),
@@ -56,6 +57,8 @@ const std::vector<Command>& commands() {
   return table;
 }
 
+// The steps refer to the options of this call, which must therefore outlive the plan. Outside of a recipe no
+// earlier phase has planned files, so all inputs must exist.
 nlohmann::ordered_json Invocation::run(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   PlannedFiles none;
@@ -70,6 +73,7 @@ nlohmann::ordered_json execute(const Plan& plan, Output& output) {
 
 nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output) {
   call.set().assign(flags);
+  // `run` has its own dry run, which plans every phase of the recipe.
   if (flags.on("dry-run") && flags.command() != "run") return dry_run(call, flags, output);
   const auto folders = check_files(call.set(), flags);
   try {
@@ -77,6 +81,8 @@ nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output&
     end_transcript();
     return result;
   } catch (const std::exception& error) {
+    // log.txt of a run directory also gets the error. Folders that were created for outputs are removed,
+    // unless another process uses them.
     note_line(error.what());
     end_transcript();
     if (dynamic_cast<const FolderTaken*>(&error) == nullptr) remove_empty(folders);
@@ -97,13 +103,13 @@ const Command& find_command(std::string_view name) {
 }
 
 const Command& find_part(const Command& command, const std::string& word) {
-  std::vector<std::string> words;
+  std::vector<std::string> names;
   for (const Command& part : command.parts()) {
-    words.emplace_back(part.name.substr(command.name.size() + 1));
-    if (words.back() == word) return part;
+    names.emplace_back(part.name.substr(command.name.size() + 1));
+    if (names.back() == word) return part;
   }
   FQ_CHECK(false, command.name, "unknown command '{} {}'{}", command.name, word,
-           detail::did_you_mean(word, words));
+           detail::did_you_mean(word, names));
   return command;
 }
 

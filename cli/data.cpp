@@ -40,6 +40,7 @@ void add_data_flags(FlagSet& set, DataOptions& options, bool required) {
 std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std::string& group, bool labels,
                                              LabelType label_type) {
   Hdf5DatasetOptions options;
+  // Each rank reads only its share of the rows. Blocks would contain mostly rows of other ranks.
   options.by_rows = launched().ranks > 1;
   options.split = group;
   options.labels = labels;
@@ -61,6 +62,7 @@ std::shared_ptr<const Dataset> open_network_data(Network& network, const std::st
   options.may_lack_labels = labels == Labels::if_there;
   options.sample_shape = network.identity().sample_shape;
   auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(path, options); });
+  // From the coarsest difference to the finest: shapes, vocabulary, class names, normalisation.
   check_fits(network, *data, command);
   take_tokenizer(network, *data, path, command);
   if (takes_classes(task.loss)) take_class_names(network, *data, command);
@@ -72,6 +74,7 @@ RunningNetwork check_running(const std::string& checkpoint, const DataOptions& d
                              Labels labels, const PlannedFiles& planned, const std::string& command) {
   RunningNetwork out{planned.network(checkpoint), nullptr};
   if (!out.network) {
+    // The task of an unknown network is unknown too, unless --loss names it. Numbers accept every label.
     const bool chosen = task != nullptr && task->loss;
     const LabelType type = chosen ? parse_task(*task, command).labels() : LabelType::numbers;
     out.data = open_any_data(data.data, data.split, labels == Labels::needed, type);
@@ -81,6 +84,7 @@ RunningNetwork check_running(const std::string& checkpoint, const DataOptions& d
   if (task != nullptr) take_task(network, *task, command);
   out.data = open_network_data(network, data.data, data.split, labels, command);
   if (labels == Labels::needed) check_task(network, *out.data, command);
+  // Ranges of a planned checkpoint are chosen when its phase runs.
   if (!planned.holds(checkpoint)) check_calibrated(network, command);
   return out;
 }

@@ -27,6 +27,7 @@ class BatchProgress {
   [[nodiscard]] std::int64_t done() const { return done_; }
   void add(std::int64_t samples) {
     done_ += samples;
+    // The first batch may take less than the resolution of the clock.
     const double rate = double(done_) / std::max(watch_.seconds(), 1e-9);
     output_.progress({label_, done_, total_, 0, -1, rate, double(total_ - done_) / rate, samples_});
   }
@@ -50,9 +51,12 @@ void visit_outputs(const Network& network, std::shared_ptr<const Dataset> data, 
   const auto next = [&](const Tensor& logits, const Tensor& labels) {
     if (stop_requested()) return false;
     visit(logits, labels);
+    // Batches have the size `batch`, except for the last one. Logits of sequences do not show the number of
+    // samples.
     progress.add(std::min(batch, data->size() - progress.done()));
     return true;
   };
+  // The library stops on all ranks if `next` returns false on one of them.
   if (!fq::detail::visit_outputs(network.module(), loader, run_ranks().get(), next)) throw Interrupted(label);
 }
 
@@ -61,6 +65,7 @@ void visit_batches(const Network& network, std::shared_ptr<const Dataset> data, 
                    const std::string& label) {
   const NoGrad no_grad;
   const GracefulStop stop;
+  // Batch norm then uses its running statistics, and dropout is off.
   network.module().eval();
   BatchProgress progress(output, label, *data);
   DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
@@ -75,6 +80,7 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
                    const PredictionOptions& options, const std::function<void(const StateDict&)>& use,
                    Output& output, const std::string& label) {
   PredictionParts parts(network, options, use);
+  // Codes are recorded on the process that computes them, so ranks do not share these batches.
   if (options.inputs || options.codes)
     visit_batches(
         network, data, batch,
@@ -87,6 +93,7 @@ void predict_parts(const Network& network, const std::shared_ptr<const Dataset>&
 
 FoldChange compare(const Network& before, const Network& after, const std::shared_ptr<const Dataset>& data,
                    std::int64_t batch, Output& output) {
+  // `visit_batches` runs the network before folding. The comparison runs the folded one on the same batch.
   FoldComparison comparison(before, after, *data, token_metric_options(before));
   visit_batches(
       before, data, batch,
@@ -96,6 +103,7 @@ FoldChange compare(const Network& before, const Network& after, const std::share
 }
 
 void print(const FoldChange& change, Output& output) {
+  // A float network has no codes to compare.
   if (change.codes > 0)
     output.line(fmt::format("{} of {} codes changed ({:.3g} %)", change.different, change.codes,
                             100 * double(change.different) / double(change.codes)));
@@ -124,11 +132,12 @@ namespace {
 constexpr std::size_t kShownFindings = 3;
 
 std::string advice(const QuantizerFinding& found, bool trained) {
+  // More bits do not help a quantizer whose input is constant.
   if (found.kind == QuantizerFinding::Kind::zeros || found.kind == QuantizerFinding::Kind::constant)
     return "the layers before it output zeros or a constant: check them, also in float";
-  if (trained) return "give it a smaller --lr, more bits (--preset, --config), or --amax frozen";
+  if (trained) return "use a smaller --lr, more bits (--preset, --config), or --amax frozen";
   const char* method = found.of_weight ? "--weight-method" : "--method";
-  return fmt::format("give it another {}, or more bits (--preset, --config)", method);
+  return fmt::format("use another {}, or more bits (--preset, --config)", method);
 }
 
 }  // namespace
@@ -141,18 +150,20 @@ void warn_of_quantizers(const Network& network, const std::shared_ptr<const Data
   for (std::size_t i = 0; i < all.size() && i < kShownFindings; ++i)
     log(LogLevel::warning,
         fmt::format("[{}] {}: {}", command, all[i].text(), advice(all[i], command == "qat")));
+  // A broken network may have a finding for every quantizer.
   if (all.size() > kShownFindings)
-    log(LogLevel::warning, fmt::format("[{}] {} other quantizers have such faults: fakequant inspect FILE "
-                                       "--calibration --data FILE shows the ranges of all",
-                                       command, all.size() - kShownFindings));
+    log(LogLevel::warning,
+        fmt::format("[{}] {} other quantizers have similar problems. fakequant inspect FILE "
+                    "--calibration --data FILE shows all ranges",
+                    command, all.size() - kShownFindings));
 }
 
 void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, const std::string& command) {
   if (!after.lost(before) && !after.near_chance()) return;
   log(LogLevel::warning,
       fmt::format("[{}] ends at {:.1f} % of {} training samples, {:.1f} % before it, and chance is {:.1f} %: "
-                  "give it another --lr, more --epochs or more bits; --val-fraction 0.1 keeps the best of "
-                  "all epochs and the start",
+                  "use another --lr, more --epochs or more bits. --val-fraction 0.1 saves the best epoch, "
+                  "or the start",
                   command, 100 * after.quantized, after.images, 100 * before.quantized, 100 * after.chance));
 }
 
@@ -162,7 +173,7 @@ void warn_near_chance(const SampleAccuracy& found, const Network& network, const
   const std::string preset = named.empty() ? "the quantized network" : named;
   log(LogLevel::warning,
       fmt::format(
-          "[{}] {}: {}, and chance is {:.1f} %: fine-tune it (fakequant qat), or give it more bits "
+          "[{}] {}: {}, and chance is {:.1f} %: fine-tune it (fakequant qat), or use more bits "
           "(--preset, --edge-bits 8) or ranges of least error (--method one_pass_mse, --weight-method "
           "mse)",
           command, preset, found.text(), 100 * found.chance));

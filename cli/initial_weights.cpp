@@ -21,27 +21,29 @@ namespace {
 /// Returns true if the first layer reads the samples as ids.
 bool takes_ids(const ModelSpec& spec) { return spec.nodes().front().type == "embedding"; }
 
+// An embedding looks up rows by ids. Other samples would be cut to integers.
 void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,
                const std::string& command) {
-  FQ_CHECK(
-      !takes_ids(spec) || data.sample_shape().size() == 1, command,
-      "the model {} takes token ids, and samples of {} are {}: give a data set of texts, which fakequant "
-      "dataset from-text makes, or another model",
-      model, path, to_string(data.sample_shape()));
+  FQ_CHECK(!takes_ids(spec) || data.sample_shape().size() == 1, command,
+           "the model {} takes token ids, and samples of {} are {}: use a data set of texts, which fakequant "
+           "dataset from-text makes, or another model",
+           model, path, to_string(data.sample_shape()));
 }
 
-constexpr std::size_t kMostTold = 8;
+constexpr std::size_t kMostShown = 8;
 
 std::string shortened_list(const std::vector<std::string>& names) {
   const std::vector<std::string> shown(names.begin(),
-                                       names.begin() + std::ptrdiff_t(std::min(names.size(), kMostTold)));
-  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostTold ? ", .." : "");
+                                       names.begin() + std::ptrdiff_t(std::min(names.size(), kMostShown)));
+  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostShown ? ", .." : "");
 }
 
 ModelSpec model_spec(const ModelOptions& options) {
   return ModelSpec::load(*options.model, options.model_options.value_or(""));
 }
 
+// Builds a model for data that may have no labels: calibration needs none. The number of classes is then the
+// one that the file states.
 Network new_network(const ModelOptions& options, const TaskText& task, const std::string& path,
                     const std::string& group, const std::string& command) {
   Hdf5DatasetOptions reading;
@@ -60,7 +62,7 @@ Network load_network(const std::string& path) { return Network::load(read_checkp
 void check_not_compressed(const Network& network, const std::string& function,
                           const std::string& checkpoint) {
   FQ_CHECK(!is_compressed(network.module()), function,
-           "{} is compressed: give the checkpoint that it was made from, or make floats of its codes by "
+           "{} is compressed. Use the checkpoint before compression, or restore float weights by "
            "fakequant compress --undo {} -o FILE",
            checkpoint, checkpoint);
 }
@@ -96,15 +98,17 @@ Network make_network(const ModelOptions& options, const TaskText& task_text, con
   Network network = Network::create(Identity{.model = spec,
                                              .sample_shape = data.sample_shape(),
                                              .classes = task_outputs(task, data),
+                                             // Outputs and their axes follow from the labels of the data set.
                                              .dense = dense_labels(task, data)},
                                     seed);
   take_task(network, task_text, command);
-  take_tokenizer(network, data, path, "train");
-  if (takes_classes(task.loss)) take_class_names(network, data, "train");
-  take_sample_notes(network, data, "train");
+  take_tokenizer(network, data, path, command);
+  if (takes_classes(task.loss)) take_class_names(network, data, command);
+  take_sample_notes(network, data, command);
   return network;
 }
 
+// The summary names tensors that stay at their random values, because they are usually a mistake in --map.
 std::string take_weights(Network& network, const std::string& file, const std::optional<std::string>& map,
                          bool partial) {
   WeightOptions options;
@@ -129,13 +133,14 @@ Start starting_network(const std::string& checkpoint, const ModelOptions& option
            "checkpoint");
   Start start;
   if (!options.model) {
-    FQ_CHECK(!options.init, command, "--init has weights and no network: give --model FILE|NAME too");
+    FQ_CHECK(!options.init, command, "--init has weights and no network: use --model FILE|NAME too");
     check_given(checkpoint, "checkpoint", command);
     start.network = planned.network(checkpoint);
     return start;
   }
+  // Quantizing random weights has no use, so --init is required except in `train`.
   FQ_CHECK(options.init, command,
-           "--model alone is a network without weights: give --init FILE too, or a checkpoint");
+           "--model alone is a network without weights: use --init FILE too, or a checkpoint");
   check_given(data, "data", command);
   start.network = new_network(options, task, data, group, command);
   start.initialised = init_weights(*start.network, options);

@@ -32,6 +32,7 @@ std::vector<std::string> candidate_formats(const LayerFormatOptions& options, co
 
 AutoQuantizeOptions plan_options(const LayerFormatOptions& options, const QuantizationOptions& quantization,
                                  ordered_json base) {
+  // Each format of the plan brings its own rules. `base` keeps target, scale and methods.
   base.erase("preset");
   AutoQuantizeOptions out;
   out.constraint.effective_bits = *options.effective_bits;
@@ -64,7 +65,7 @@ void add_layer_format_flags(FlagSet& set, LayerFormatOptions& options) {
 void check_layer_formats(const LayerFormatOptions& options, const QuantizationOptions& quantization) {
   if (!options.effective_bits) return;
   FQ_CHECK(quantization.preset, quantization.command,
-           "--effective-bits goes with --preset: give the format of fewest bits, for example w2a2");
+           "--effective-bits goes with --preset. Use the format of fewest bits, for example w2a2");
   FQ_CHECK(!quantization.skips_calibration(), quantization.command,
            "--effective-bits measures calibrated formats: leave out --method none");
   for (const auto& format : candidate_formats(options, *quantization.preset))
@@ -74,6 +75,7 @@ void check_layer_formats(const LayerFormatOptions& options, const QuantizationOp
 void check_plannable(const Network& network, const LayerFormatOptions& options,
                      const QuantizationOptions& quantization, const Quantization& base) {
   check_classifies(network, quantization.command);
+  // The check and the choice quantize a copy. The run's network stays in float.
   Network copy = float_copy(network, quantization.keep_bn);
   naming_flags([&] {
     check_auto_quantize(copy.module(), copy.input_shape(), plan_options(options, quantization, base.json));
@@ -85,6 +87,7 @@ Quantization choose_formats(const Network& network, const LayerFormatOptions& op
                             const std::shared_ptr<const Dataset>& samples, std::int64_t batch,
                             Output& output) {
   Network copy = float_copy(network, quantization.keep_bn);
+  // A clone is on the CPU.
   copy.module().to(network.module().device());
   DataLoader loader(samples, {.batch_size = batch, .shuffle = false});
   const auto plan = naming_flags(
@@ -103,6 +106,7 @@ struct TableRow {
   Damage damage;
 };
 
+// NaN: the value needs labels, and the data has none.
 std::string signed_number(double value, const char* format) {
   return std::isnan(value) ? "-" : fmt::format(fmt::runtime(format), value);
 }
@@ -133,6 +137,8 @@ std::string reference_text(const Evaluation& reference, std::int64_t samples) {
                      reference.loss, samples);
 }
 
+// Returns the cost of the measurement in float passes over the data: computed layer calls over the calls of
+// one pass.
 std::string cost_text(std::int64_t runs, std::int64_t pass_runs) {
   return fmt::format("{:.1f} passes over the layers",
                      double(runs) / double(std::max<std::int64_t>(pass_runs, 1)));
@@ -154,6 +160,7 @@ std::string sensitivity_table(const SensitivityReport& report) {
          cost_text(report.layer_runs, report.pass_runs);
 }
 
+// Sorted by the score that the plan minimizes, the largest first.
 std::string plan_table(const QuantizationPlan& plan) {
   std::vector<TableRow> rows;
   for (const auto& layer : plan.layers)

@@ -46,6 +46,7 @@ void print_help(const Command& command) {
 
 void print_settings() {
   const auto call = find_command("qat").call();
+  // qat has all settings of train and some of its own.
   const auto of_train = find_command("train").call();
   std::string text =
       "Settings of training: --set KEY=VALUE .., or the object \"training\" of a --config file.\n"
@@ -64,15 +65,17 @@ bool asks_help(const std::string& word) { return word == "--help" || word == "-h
 void run_command(const Command& command, const std::vector<std::string>& arguments) {
   const auto call = command.call();
   const FlagSet& set = call->set();
+  // Help before parsing, because a line with --help is usually incomplete.
   if (std::any_of(arguments.begin(), arguments.end(),
                   [](const auto& a) { return a == "--help" || a == "-h"; }))
     return put(set.help());
   const Flags flags(set, resumed_arguments(set, arguments));
   if (flags.knows("batch")) advise_smaller_batch();
-  FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: give one");
+  FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: use one");
   Output output(flags.on("json"), flags.on("quiet")     ? Telling::quiet
                                   : flags.on("verbose") ? Telling::verbose
                                                         : Telling::normal);
+  // The result is the last JSON object. A failed check prints its result too, and then the error.
   const auto print = [&](const nlohmann::ordered_json& found) {
     nlohmann::ordered_json result{{"event", "result"}, {"command", command.name}};
     result.update(found);
@@ -91,6 +94,7 @@ void dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw ArgumentError("[fakequant] no command: see fakequant --help");
   const std::string& first = arguments.front();
   if (first == "help" && arguments.size() == 2 && arguments[1] == "settings") return print_settings();
+  // "help calibrate" is "calibrate --help".
   if (first == "help" && arguments.size() > 1) {
     std::vector<std::string> help_arguments(arguments.begin() + 1, arguments.end());
     help_arguments.emplace_back("--help");
@@ -105,7 +109,8 @@ void dispatch(const std::vector<std::string>& arguments) {
   }
   const Command& command = find_command(first);
   if (!command.parts) return run_command(command, {arguments.begin() + 1, arguments.end()});
-  FQ_CHECK(arguments.size() > 1, command.name, "which one? See fakequant {} --help", command.name);
+  FQ_CHECK(arguments.size() > 1, command.name, "the subcommand is missing. See fakequant {} --help",
+           command.name);
   if (asks_help(arguments[1])) return print_help(command);
   const Command& part = find_part(command, arguments[1]);
   const std::vector<std::string> rest(arguments.begin() + 2, arguments.end());
@@ -121,6 +126,7 @@ int guarded(F&& f, G&& end) {
   } catch (const Interrupted& error) {
     return end(128 + stop_signal(), error.what());
   } catch (const ArgumentError& error) {
+    // A parser that runs out of memory may report a malformed text.
     return ran_out_of_memory() ? end(1, out_of_memory_message()) : end(2, error.what());
   } catch (const FileError& error) {
     return end(2, error.what());
@@ -140,6 +146,8 @@ int end_alone(int status, std::string_view message) {
 int guarded_main(char** begin, char** end) {
   std::vector<std::string> arguments;
   std::optional<Ranks> ranks;
+  // Errors before the ranks exist are printed by each process alone. Later ones are printed once for all
+  // ranks.
   const int status = guarded(
       [&] {
         print_warnings();
@@ -160,6 +168,7 @@ int guarded_main(char** begin, char** end) {
 }  // namespace fq::cli
 
 int main(int argc, char** argv) {
+  // `choose_waiting` may start the program again, so it comes before streams and signals are set up.
   fq::cli::end_without_memory();
   fq::cli::choose_waiting(argv);
   fq::cli::open_standard_streams();

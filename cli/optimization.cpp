@@ -17,6 +17,7 @@ using Words = std::vector<std::string>;
 constexpr double kMany = 1e9;
 constexpr std::int64_t kMostWarmUp = std::int64_t{1} << 40;
 
+// Parameters that the optimizer accepts after its name. momentum and nesterov are settings.
 Words optimizer_keys(const std::string& kind) {
   if (kind == "sgd") return {"dampening"};
   if (kind == "adam" || kind == "adamw") return {"beta1", "beta2", "eps", "amsgrad"};
@@ -46,6 +47,7 @@ Words schedule_words() {
 
 std::string schedule_kind(const std::string& word) {
   const auto words = schedule_words();
+  // Words and kinds have the same order.
   return schedule_kinds()[static_cast<std::size_t>(std::ranges::find(words, word) - words.begin())];
 }
 
@@ -54,6 +56,8 @@ struct Detail {
   const char *key, *word, *unit, *help;
 };
 
+// Two spellings of one parameter: "adam,beta1=0.8" and --set optimizer.beta1=0.8. The setting is appended to
+// the text of the flag, so giving both is an error.
 constexpr Detail kOfOptimizer[]{
     {"optimizer.beta1", "beta1", "SHARE", "of adam, adamw, nadam, lamb, lion: decay of the mean gradient"},
     {"optimizer.beta2", "beta2", "SHARE", "of adam, adamw, nadam, lamb, lion: decay of the mean square"},
@@ -122,6 +126,7 @@ OptimizerOptions optimizer_options(const OptimizationOptions& options, const std
   if (options.lr) out.learning_rate = *options.lr;
   out.weight_decay = options.weight_decay;
   const double momentum = options.momentum.value_or(0.9);
+  // 0.9 is the default of SGD alone. Other optimizers keep the library's value.
   if (out.kind == "sgd" || options.momentum) out.momentum = momentum;
   out.nesterov = options.nesterov;
   FQ_CHECK(!out.nesterov || (out.kind == "sgd" && momentum > 0), command,
@@ -144,6 +149,7 @@ ScheduleOptions schedule_options(const OptimizationOptions& options, std::int64_
   ScheduleOptions out;
   out.kind = schedule_kind(given.name());
   out.warm_up = options.warm_up;
+  // Steps may be given as epochs ("3e"), hence the number of steps per epoch.
   out.step_every = given.steps("every", out.step_every, steps_per_epoch);
   out.milestones = given.step_list("at", steps_per_epoch);
   out.step_factor = given.number("factor", out.step_factor);

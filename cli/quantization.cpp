@@ -33,6 +33,7 @@ const ordered_json& formats() {
       {"int8", {{"num_bits", 8}}},
       {"int4", {{"num_bits", 4}}},
       {"fp8", {{"num_bits", {4, 3}}}},
+      // NVFP4: E2M1 codes in blocks of 16 with E4M3 scales.
       {"nvfp4",
        {{"num_bits", {2, 1}}, {"block_sizes", {{"-1", 16}, {"type", "dynamic"}, {"scale_bits", {4, 3}}}}}},
   };
@@ -54,6 +55,7 @@ ordered_json with_ranges(const std::string& command, ordered_json fields, const 
   const std::vector<std::string> names{"tensor", "head", "channel", "token"};
   FQ_CHECK(std::ranges::find(names, per) != names.end(), command, "--kv has no per={}{}", per,
            fq::detail::did_you_mean(per, names));
+  // Axes of [N, heads, tokens, head size]. A range per token is a dynamic block over the last axis.
   if (per == "head") fields["axis"] = 1;
   if (per == "channel") fields["axis"] = {1, 3};
   if (per == "token") {
@@ -84,6 +86,7 @@ void add_attention_flags(FlagSet& set, AttentionFormats& options) {
 void add_attention_rules(const AttentionFormats& options, ordered_json& config, const std::string& command) {
   if (options.attention) {
     const ordered_json& fields = formats().at(*options.attention);
+    // Names of ModelOpt: q, k and v of the batched products, and the probabilities after softmax.
     for (const char* pattern : {"*bmm_quantizer", "*softmax_quantizer"}) add_rule(config, pattern, fields);
   }
   if (!options.kv) return;
@@ -91,6 +94,7 @@ void add_attention_rules(const AttentionFormats& options, ordered_json& config, 
     return name == "nvfp4" ? std::vector<std::string>{} : std::vector<std::string>{"per"};
   });
   const ordered_json fields = with_ranges(command, formats().at(given.name()), given);
+  // Appended after the rules of --attention, so these override them for keys and values.
   for (const char* pattern : {"*k_bmm_quantizer", "*v_bmm_quantizer"}) add_rule(config, pattern, fields);
 }
 
@@ -107,6 +111,7 @@ decltype(auto) with_place(const QuantizationOptions& options, Use&& use) try {
 } catch (const fq::detail::PlacedError& error) {
   if (!options.config) throw;
   const auto text = fq::detail::JsonText::load(*options.config, "quantize");
+  // The config of a plan is under the key "quantization" of the file.
   const std::string pointer = (is_plan(text->value()) ? "/quantization" : "") + error.pointer();
   const ordered_json::json_pointer key(pointer.substr(0, pointer.find('/', 1)));
   if (!text->value().contains(key)) throw;  // the key is from a flag
@@ -127,6 +132,7 @@ std::vector<std::string> weight_methods() {
   return {all.begin(), all.end()};
 }
 
+// "none" places quantizers without choosing ranges.
 std::vector<std::string> methods() {
   auto out = weight_methods();
   out.emplace_back("none");
@@ -148,16 +154,18 @@ void keep_weight_algorithm(ordered_json& config) {
 ordered_json config_file(const std::string& path, bool trains) {
   ordered_json config = fq::detail::JsonText::load(path, "quantize")->value();
   FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object", path);
+  // Flags has read this object already.
   if (trains) config.erase("training");
   if (!is_plan(config)) return config;
   FQ_CHECK(config["kind"] == "fakequant-plan", "quantize",
-           "{} is of kind {}: give a quantization config or a plan", path, config["kind"].dump());
+           "{} is of kind {}: use a quantization config or a plan", path, config["kind"].dump());
   return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(path).config);
 }
 
 ordered_json read_preset(const QuantizationOptions& options, bool choose_edges) {
   PresetChoices choices;
   choices.weight_method = options.weight_method;
+  // A plan chooses the first and the last layer like all others, unless --edge-bits is given.
   if (choose_edges) choices.edge_bits = 0;
   if (options.edge_bits) choices.edge_bits = options.edge_bits;
   return naming_flags([&] { return preset_config(options.preset.value_or("int8"), choices); });
@@ -166,12 +174,13 @@ ordered_json read_preset(const QuantizationOptions& options, bool choose_edges) 
 void check_percentile(const QuantizationOptions& options, const CalibrationOptions& calibration,
                       const QuantConfig& config) {
   if (!calibration.percentile) return;
+  // A rule of the config may use the percentile for some quantizers only.
   const auto rules = [](const auto& rule) { return rule.method == "percentile"; };
   const auto fields = [](const auto& rule) { return rule.fields.calib_method == "percentile"; };
   FQ_CHECK(!options.skips_calibration() &&
                (config.algorithm == "percentile" || std::ranges::any_of(config.calibration, rules) ||
                 std::ranges::any_of(config.rules, fields)),
-           options.command, "{} is for --method percentile: give that too, or leave it out",
+           options.command, "{} is for --method percentile: use that too, or leave it out",
            flag_text(options.command, "percentile"));
 }
 
@@ -266,7 +275,7 @@ Quantization checked_quantization(const QuantizationOptions& options, ordered_js
 }
 
 Quantization read_quantization(const QuantizationOptions& options, bool choose_edges) {
-  FQ_CHECK(!options.preset || !options.config, options.command, "--preset and --config: give one");
+  FQ_CHECK(!options.preset || !options.config, options.command, "--preset and --config: use one");
   ordered_json config = options.config ? config_file(*options.config, options.command == "qat")
                                        : read_preset(options, choose_edges);
   check_presets_own(options.edge_bits.has_value(), "edge-bits", "a rule", options);
@@ -280,6 +289,7 @@ Quantization read_quantization(const QuantizationOptions& options, bool choose_e
   if (options.strict) config["strict"] = true;
   if (options.algorithm) config["weight_algorithm"] = *options.algorithm;
   if (options.method && !options.skips_calibration()) {
+    // Must come before `set_method`, which overwrites the key that may name an algorithm on weights.
     with_place(options, [&] { keep_weight_algorithm(config); });
     set_method(config, *options.method);
   }
@@ -295,7 +305,7 @@ ordered_json read_base_quantization(const QuantizationOptions& options) {
 std::string quantization_text(const QuantizationOptions& options, const Quantization& chosen) {
   std::string from = options.config.value_or("rules");
   if (chosen.json.contains("preset")) from = "preset " + chosen.json["preset"].get<std::string>();
-  if (!options.preset && !options.config) from += " (by default: --preset takes others)";
+  if (!options.preset && !options.config) from += " (the default; --preset selects another)";
   return from + ", " + describe_choice(chosen.config);
 }
 
@@ -320,11 +330,13 @@ std::optional<CollectedSamples> choose_ranges(Network& network, const Quantizati
                                               const LoaderOptions& batches,
                                               const std::optional<std::string>& import,
                                               std::shared_ptr<const Dataset> data, Output& output) {
+  // Imported ranges stay: calibration only fills the quantizers that the file does not have.
   const bool calibrates = !options.skips_calibration() && (data != nullptr || calibration.takes_states());
   if (import) import_ranges(network, *import, calibrates, options.command, output);
   if (!calibrates) return std::nullopt;
   auto collected = calibrate_network(network, calibration, batches, data, output, import.has_value());
   warn_of_quantizers(network, data, "calibrate");
+  // Without all ranges, the network is only partly quantized, and its accuracy means little.
   if (!uncalibrated_quantizers(network.module()).empty()) return collected;
   if (const auto found = sample_accuracy(network, data)) {
     output.line(found->text());

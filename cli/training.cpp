@@ -45,9 +45,10 @@ std::int64_t images_at_once(const TrainingOptions& options) {
 }
 
 /// Returns the number of gradients per step.
+/// Both flags divide a step into several gradients. Their combination has no meaning.
 std::int64_t batches_a_step(const TrainingOptions& options) {
   FQ_CHECK(options.accumulation == 1 || options.micro_batch == 0, options.command,
-           "--set accumulation and --micro-batch: give one, a larger --batch with --micro-batch");
+           "--set accumulation and --micro-batch: use one, a larger --batch with --micro-batch");
   return options.accumulation * naming_flags([&] {
            return micro_batches(options.batch, options.micro_batch, launched().ranks, options.command);
          });
@@ -55,6 +56,7 @@ std::int64_t batches_a_step(const TrainingOptions& options) {
 
 /// Limits the batch to the size of the data. Parts of --micro-batch keep their size.
 LoaderOptions within(LoaderOptions loader, const Dataset& data, const TrainingOptions& options) {
+  // A part of a batch must have its size, because sums over parts define the result for any number of ranks.
   if (options.micro_batch == 0) loader.batch_size = std::min(loader.batch_size, data.size());
   return loader;
 }
@@ -65,6 +67,7 @@ void print_small_data(const DataLoader& training, const TrainingOptions& options
                             sample_noun(training.data()), images_at_once(options)));
 }
 
+// `turn` is the number of batches in a step. Each rank makes its batches of every turn.
 Loaders make_loaders(const Run& run, const TrainingOptions& options, const Communicator* ranks,
                      std::int64_t turn) {
   LoaderOptions loader;
@@ -74,12 +77,14 @@ Loaders make_loaders(const Run& run, const TrainingOptions& options, const Commu
   loader.seed = std::uint64_t(options.seed);
   take_augmentation(loader, options.sampling, run.network.task(), *run.data, options.command);
   loader.device = chosen_device(options.general, options.command);
+  // Without a share for validation there is no second loader.
   if (options.val_fraction == 0)
     return {std::make_shared<DataLoader>(run.data, within(loader, *run.data, options)), nullptr};
   const auto [rest, validation] = hold_out(run.data, options.val_fraction, kSplitSeed);
   return {std::make_shared<DataLoader>(rest, within(loader, *rest, options)),
           std::make_shared<DataLoader>(
               validation,
+              // Validation has no augmentation and no order of its own.
               share_of_rank({.batch_size = loader.batch_size, .shuffle = false, .device = loader.device},
                             *run_ranks()))};
 }
@@ -98,6 +103,7 @@ Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions&
   complete_training(trainer, run.network, *run.data);
   trainer.objective.metric_options = token_metric_options(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
+  // Here the steps of an epoch are known. The last step of an epoch may have fewer batches.
   trainer.schedule = schedule_options(
       options.optimization, (batches + trainer.update.accumulation - 1) / trainer.update.accumulation,
       options.command);
@@ -111,8 +117,11 @@ std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions
   if (!folder || !is_first_rank()) return nullptr;
   RecordedRun recorded{.run = &run, .batch = images_at_once(options)};
   const double fraction = options.val_fraction;
+  // A split needs two samples.
   if (report.has_accuracy() && run.data->size() > 1) {
     recorded.of = fraction > 0 ? "validation" : "training";
+    // Rows of the validation split: the same seed and fraction give the same split as `hold_out`. Without
+    // one, rows of the training data.
     recorded.rows = some_held_out(run.data->size(), fraction > 0 ? fraction : 0.5, kSplitSeed, kMostExamined);
   }
   return std::make_unique<RunRecorder>(*folder, *options.line, std::move(recorded), report);
@@ -120,22 +129,24 @@ std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions
 
 void check_validation(const TrainingOptions& options, const TrainerOptions& trainer) {
   FQ_CHECK(trainer.schedule.kind != "plateau" || options.val_fraction > 0, options.command,
-           "--schedule plateau needs samples to validate on: give --val-fraction too, for example 0.1");
+           "--schedule plateau needs samples to validate on: use --val-fraction too, for example 0.1");
   FQ_CHECK(trainer.validation.patience == 0 || options.val_fraction > 0, options.command,
-           "--set patience={} needs samples to validate on: give --val-fraction too, for example 0.1",
+           "--set patience={} needs samples to validate on: use --val-fraction too, for example 0.1",
            trainer.validation.patience);
 }
 
 /// Sets the options for several processes.
 void take_ranks(TrainerOptions& trainer, const TrainingOptions& options) {
+  // Only parts of a fixed size give the bits of one process. Without --micro-batch, `micro_batches` rejects
+  // several processes.
   trainer.distributed.ranks = options.micro_batch == 0 ? nullptr : started_ranks(options.rank_timeout);
   trainer.distributed.reduction = options.reduction;
   trainer.distributed.shard_optimizer = options.shard_optimizer;
   FQ_CHECK(trainer.distributed.reduction == Reduction::exact || trainer.distributed.ranks, options.command,
-           "--set reduction={} is for several processes: give --micro-batch too",
+           "--set reduction={} is for several processes: use --micro-batch too",
            trainer.distributed.reduction == Reduction::fp32 ? "fp32" : "bf16");
   FQ_CHECK(!trainer.distributed.shard_optimizer || trainer.distributed.ranks, options.command,
-           "--set shard_optimizer is for several processes: give --micro-batch too");
+           "--set shard_optimizer is for several processes: use --micro-batch too");
 }
 
 }  // namespace
@@ -238,6 +249,7 @@ void add_training_settings(FlagSet& set, TrainingOptions& options) {
              "csv, tensorboard or csv,tensorboard: further files of a run directory");
 }
 
+// Called while files are checked, before the plan, so errors about the folder come first.
 std::vector<WrittenFile> training_files(const Flags& flags) {
   if (flags.text("output").empty()) return {};
   check_run_flags(flags);
@@ -256,12 +268,13 @@ bool resuming(const TrainingOptions& options) {
 }
 
 void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path) {
+  // Class names and normalisation may differ: they do not change the parameters.
   const auto saved = load_identity(state, path).to_json(), own = wanted.to_json();
   for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization", "task"})
     if (saved.value(key, nlohmann::json()) != own.value(key, nlohmann::json()))
       throw FileError(path, "model",
                       fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: "
-                                  "give the model of the checkpoint, another --output, or leave out --resume",
+                                  "use the model of the checkpoint, another --output, or leave out --resume",
                                   path, key));
 }
 
@@ -269,7 +282,7 @@ TrainerOptions trainer_options(const TrainingOptions& options) {
   TrainerOptions out;
   out.epochs = options.epochs.value_or(options.usual_epochs);
   out.steps = options.steps.value_or(0);
-  FQ_CHECK(out.steps == 0 || !options.epochs, options.command, "--steps {} and --epochs {}: give one of them",
+  FQ_CHECK(out.steps == 0 || !options.epochs, options.command, "--steps {} and --epochs {}: use one of them",
            out.steps, out.epochs);
   out.update.accumulation = batches_a_step(options);
   take_ranks(out, options);
@@ -277,6 +290,7 @@ TrainerOptions trainer_options(const TrainingOptions& options) {
   out.objective.label_smoothing = options.label_smoothing.value_or(0);
   out.optimizer = optimizer_options(options.optimization, options.command);
   if (options.usual_rate) out.optimizer.learning_rate = *options.usual_rate;
+  // Checks the text of the schedule. Steps given in epochs are computed again in `complete`.
   out.schedule = schedule_options(options.optimization, 1, options.command);
   out.update.average_decay = options.average_decay;
   out.validation.patience = options.patience;
@@ -290,6 +304,7 @@ TrainerOptions trainer_options(const TrainingOptions& options) {
   return out;
 }
 
+// Loaders find data that is too small for a batch, and augmentation that does not fit.
 void check_batches(const Run& run, const TrainingOptions& options) {
   (void)naming_flags([&] { return make_loaders(run, options, nullptr, 1); });
 }
@@ -297,6 +312,8 @@ void check_batches(const Run& run, const TrainingOptions& options) {
 void check_training(const Run& run, const TrainingOptions& options, TrainerOptions trainer) {
   std::optional<QuietLog> later;  // the run logs the same warnings
   if (!options.dry_run) later.emplace();
+  // The Trainer changes the model that it gets: it places parameters of ranges and adapters. The check runs
+  // on a clone.
   Run copy = run;
   copy.network = run.network.clone();
   stand_in_ranges(copy.network);
@@ -328,12 +345,16 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   TrainingReport report(output, options.command,
                         loaders.training->options().batch_size * trainer.update.accumulation,
                         sample_noun(*run.data), one_class_each(run.network.task(), *run.data));
+  // The order is fixed by references: the Trainer's callbacks refer to recorder and report, which therefore
+  // live longer.
   auto recorder = make_recorder(run, options, report);
   const GracefulStop stop;
+  // Settings that determine the bits of a run. A resumed run must have the same.
   const auto settings = fq::detail::run_settings(trainer, *loaders.training, loaders.validation.get());
   StateDict saved;
   if (run.resume) {
     saved = checkpoint_to_resume(run, flags, trainer, settings);
+    // Before the Trainer is made, because its schedule depends on the length.
     take_length(run, flags, saved, trainer);
   }
   const auto training = naming_flags([&] {
@@ -341,6 +362,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
                                      loaders.validation,
                                      recorder ? recorder->callbacks() : report.callbacks());
   });
+  // The plan of memory is traced with float inputs.
   if (!run.data->token_ids())
     report.expect(plan_memory(run.network.module(), batch_shape(run, loaders), trainer.optimizer));
   nlohmann::ordered_json finished;
@@ -348,8 +370,10 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
     if (run.resume) {
       training->resume(saved, run.out);
       check_length(run, flags, trainer, saved);
+      // A finished run is reported again from its record. `fit` then returns at once.
       if (training->done() && is_first_rank()) finished = finished_result(run, flags, saved);
     }
+    // config.json marks the folder as a run, so it is written only after all checks.
     if (recorder && finished.is_null())
       recorder->begin(run_config(flags, run, trainer, settings), saved_step(saved));
     return training->fit();
@@ -361,6 +385,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
     return finished;
   }
   const nlohmann::ordered_json profiled = profile.finish(output);
+  // The last checkpoint is on disk. Profile and record are complete up to the stop.
   if (result.stopped) {
     if (recorder) recorder->finish("stopped by " + stop_name(), nlohmann::ordered_json::object());
     throw Interrupted(options.command,

@@ -16,6 +16,8 @@ namespace {
 
 using detail::Kernels;
 
+// A vector breaks the recursion of the types: an accumulator holds accumulators. AccumulatorMove has exactly
+// one.
 const Accumulator& first(const std::vector<Accumulator>& parts) {
   FQ_CHECK(!parts.empty(), "accumulator", "it has no parts");
   return parts.front();
@@ -91,6 +93,7 @@ QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const Gr
     codes.push_back(std::move(rounded.codes));
     masks.push_back(std::move(rounded.mask));
   }
+  // All parts round to one grid, so their codes can be concatenated without rounding again.
   return {detail::join(codes, x.axis), grid, with_mask ? detail::join(masks, x.axis) : Tensor()};
 }
 
@@ -127,6 +130,7 @@ void check_defined(const Accumulator& x, const char* function) {
 Tensor to_float(const Accumulator& x, Tensor* mask) {
   const ProfileScope profile("epilogue");
   check_defined(x, "to_float");
+  // Without a ReLU every gradient passes: an undefined mask saves memory and a kernel.
   if (!x.any_relu()) mask = nullptr;
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
     return float_parts(*concat, x.relu, mask);
@@ -141,6 +145,7 @@ Accumulator moved(Accumulator x, const Move& move) {
   const auto* again = std::get_if<ReshapeMove>(&move);
   const auto* before = std::get_if<AccumulatorMove>(&x.value);
   if (again != nullptr && before != nullptr && std::holds_alternative<ReshapeMove>(before->move))
+    // A reshape keeps the logical order, so the second one alone gives the result of both.
     x = with_relu(before->inner.at(0), x.relu);
   if (again != nullptr && x.shape() == again->shape) return x;
   // The ReLU moves to the result, which is equivalent: a move only rearranges elements.
@@ -169,6 +174,7 @@ QuantizedTensor requantize(const Accumulator& x, const Grid& grid, bool with_mas
 Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum,
                   const std::string& nan_text) {
   Tensor out = Tensor::empty(b.shape(), DType::i32, b.device());
+  // bias_room is what `largest_sum` leaves of int32 for the bias.
   detail::run(b.device(), &Kernels::bias_codes, b.to(DType::f32), scale, detail::bias_room(largest_sum),
               nan_text, out);
   return out;

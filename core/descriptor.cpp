@@ -15,6 +15,7 @@ namespace fq {
 namespace {
 
 constexpr const char* kDescriptor = "quant_descriptor";
+// Limits axes that files name, so that arithmetic on them cannot overflow.
 constexpr int kMostAxes = 64;
 
 void check_format(const QuantDescriptorOptions& o) {
@@ -24,6 +25,8 @@ void check_format(const QuantDescriptorOptions& o) {
   }
   (void)Format(FloatFormat{o.num_bits.exponent(), o.num_bits.mantissa()});
   const bool e4m3 = o.num_bits == NumBits(4, 3);
+  // ModelOpt has a static kernel for (4, 3), and for (2, 1) in blocks (NVFP4). Its other float formats exist
+  // as dynamic blocks only (MX).
   const bool e2m1 = o.num_bits == NumBits(2, 1) && !o.block_sizes.empty();
   FQ_CHECK(e4m3 || e2m1 || o.block_sizes.type == BlockType::dynamic, kDescriptor,
            "num_bits {} without dynamic blocks: use (4, 3), (2, 1) with block_sizes, an integer, or "
@@ -43,8 +46,10 @@ void check_lengths(const std::map<int, std::int64_t>& lengths, std::string_view 
 
 void check_scale_bits(const BlockSizes& blocks) {
   FQ_CHECK(blocks.scale_block_sizes.empty() || blocks.scale_bits, kDescriptor,
-           "scale_block_sizes without scale_bits: say how the scales are kept, as scale_bits 8");
+           "scale_block_sizes without scale_bits: set scale_bits, for example to 8");
   if (!blocks.scale_bits) return;
+  // (4, 3): E4M3 scales of NVFP4. (8, 0): powers of two of OCP MX. 8: int8 scales of static blocks (double
+  // quantization).
   const NumBits& bits = *blocks.scale_bits;
   FQ_CHECK(bits == NumBits(4, 3) || bits == NumBits(8, 0) || bits == NumBits(8), kDescriptor,
            "scale_bits {} is unknown: use (4, 3), (8, 0) or 8", to_string(bits));
@@ -55,9 +60,10 @@ void check_scale_bits(const BlockSizes& blocks) {
 void check_blocks(const QuantDescriptorOptions& o) {
   const BlockSizes& blocks = o.block_sizes;
   FQ_CHECK(o.axis.empty() || blocks.empty(), kDescriptor,
-           "axis and block_sizes are both given: leave one of them out");
+           "axis and block_sizes are both set: use one of them");
+  // An object without lengths but with other fields would silently mean "per tensor".
   FQ_CHECK(!blocks.empty() || blocks == BlockSizes{}, kDescriptor,
-           "block_sizes has type or scales but no axis: give it an axis and a length, as {{-1: 16}}");
+           "block_sizes has a type or scales but no axis: add an axis and a length, as in {{-1: 16}}");
   check_lengths(blocks.lengths, "block_sizes");
   check_lengths(blocks.scale_block_sizes, "scale_block_sizes");
   check_scale_bits(blocks);
@@ -78,18 +84,18 @@ void check_axes(const Axes& axes) {
 void check_range(const QuantDescriptorOptions& o) {
   if (o.amax.defined()) {
     FQ_CHECK(!o.amax.values().empty(), kDescriptor,
-             "amax has no elements: give a number, a list or leave it out");
+             "amax has no elements: use a number or a list, or omit it");
     for (const float v : o.amax.values())
       FQ_CHECK(v >= 0 && std::isfinite(v), kDescriptor, "amax is {}: it must be finite and not negative", v);
     FQ_CHECK(o.amax.shape().size() <= 16, kDescriptor, "amax has {} axes: use 16 at most",
              o.amax.shape().size());
   }
   FQ_CHECK(!o.dynamic || !o.amax.defined(), kDescriptor,
-           "dynamic takes amax from each input: leave amax or dynamic out");
+           "dynamic computes amax from each input: omit amax or dynamic");
   FQ_CHECK(!o.dynamic || !o.learn_amax, kDescriptor,
-           "dynamic takes amax from each input, learn_amax trains it: choose one of them");
+           "dynamic computes amax from each input, learn_amax trains it: choose one of them");
   FQ_CHECK(!o.learn_amax || o.block_sizes.empty(), kDescriptor,
-           "learn_amax trains the range of a tensor or of channels: leave block_sizes or learn_amax out");
+           "learn_amax trains the range of a tensor or of channels: omit block_sizes or learn_amax");
   FQ_CHECK(!o.scale_amax || (*o.scale_amax > 0 && std::isfinite(*o.scale_amax)), kDescriptor,
            "scale_amax is {}: it must be positive and finite", *o.scale_amax);
 }
@@ -126,8 +132,10 @@ std::map<int, std::int64_t> normalized(const std::map<int, std::int64_t>& length
 
 Granularity block_granularity(const BlockSizes& blocks, int rank) {
   const auto lengths = normalized(blocks.lengths, rank);
+  // The constructor cannot check this: the rank is known only here.
   FQ_CHECK(blocks.type == BlockType::fixed || lengths.begin()->first == rank - 1, kDescriptor,
            "dynamic blocks on axis {} of {} axes: use the last axis", lengths.begin()->first, rank);
+  // ModelOpt's rule: blocks that all span their axis are the per-axis form of the other axes.
   const bool whole =
       std::ranges::all_of(lengths, [](const auto& l) { return l.second == Granularity::whole; });
   if (!whole) return Granularity::blocks(lengths);
@@ -162,7 +170,7 @@ QuantDescriptor::QuantDescriptor(QuantDescriptorOptions options) : options_(std:
   check_axes(options_.axis);
   check_range(options_);
   FQ_CHECK(needs_amax() || !amax().defined(), kDescriptor,
-           "dynamic blocks whose scales are not (4, 3) take every scale from the input: leave amax out");
+           "dynamic blocks whose scales are not (4, 3) compute every scale from the input: omit amax");
   check_method(options_.calib_method);
   check_name(options_.name);
 }
@@ -172,6 +180,7 @@ std::map<int, std::int64_t> QuantDescriptor::get_block_quant_axes_and_sizes(cons
 }
 
 const std::vector<std::string_view>& QuantDescriptor::calib_methods() {
+  // core knows the names only; calib has the classes.
   static const std::vector<std::string_view> methods{
 #define FQ_CALIB_METHOD(name) #name,
 #include "fakequant/core/detail/calib_methods.def"
@@ -185,6 +194,7 @@ bool QuantDescriptor::has_dynamic_blocks() const {
 }
 
 bool QuantDescriptor::needs_amax() const {
+  // (4, 3) scales of dynamic blocks are multiples of the range of the whole tensor, which is calibrated.
   return !dynamic() && (!has_dynamic_blocks() || block_sizes().scale_bits == NumBits(4, 3));
 }
 
@@ -200,6 +210,8 @@ Granularity QuantDescriptor::granularity(int rank) const {
     FQ_CHECK(static_cast<int>(amax().shape().size()) <= rank, kDescriptor,
              "amax {} of {} has more axes than the input ({})", to_string(amax().shape()),
              detail::quantizer_label(name()), rank);
+    // amax overrides axis. A list next to one axis belongs to that axis; any other shape broadcasts against
+    // the input from the right, and its axes of other sizes than 1 are kept.
     const bool list = amax().shape().size() == 1 && axes.size() == 1 && amax().values().size() != 1;
     if (!list) axes = broadcast_axes(amax().shape());
   }
@@ -241,6 +253,7 @@ std::ostream& operator<<(std::ostream& out, const QuantDescriptor& descriptor) {
 
 namespace {
 
+// -0 + 0 is +0. Descriptors are compared by bits, and JSON text must be the same for equal ranges.
 Tensor clear_negative_zero(const Tensor& values) {
   Tensor out = values.to(Device::cpu()).to(Layout::row_major).to(DType::f32).clone();
   auto* v = out.mutable_data<float>();
@@ -266,7 +279,7 @@ Amax::Amax(const std::vector<float>& values)
 Amax::Amax(const Tensor& values) {
   FQ_CHECK(
       !values.defined() || !values.device().is_meta(), "amax",
-      "amax is computed from an input that has no values, in '{}': where a model is traced, give a constant",
+      "amax is computed from an input that has no values, in '{}': where a model is traced, use a constant",
       module_path());
   if (values.defined()) value_ = clear_negative_zero(values);
 }

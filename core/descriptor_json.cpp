@@ -13,6 +13,8 @@ namespace {
 using nlohmann::json;
 constexpr const char* kDescriptorJson = "quant_descriptor";
 
+// One overload per field type. `visit_descriptor_fields` lists the fields once for writing, reading and
+// messages.
 json field_json(const NumBits& bits) {
   return bits.is_integer() ? json(bits.bits()) : json::array({bits.exponent(), bits.mantissa()});
 }
@@ -45,6 +47,7 @@ json field_json(const Amax& amax) {
 }
 
 json field_json(const Axes& axes) {
+  // The seed's form: a number for one axis.
   return axes.values().size() == 1 ? json(axes.values()[0]) : json(axes.values());
 }
 
@@ -53,7 +56,7 @@ json field_json(const std::string& text) { return text; }
 json field_json(bool yes) { return yes; }
 
 [[noreturn]] void wrong_type(std::string_view key, const json& value, std::string_view allowed) {
-  throw ArgumentError(fmt::format("[{}] {} is {}: give {}", kDescriptorJson, key, value.dump(), allowed));
+  throw ArgumentError(fmt::format("[{}] {} is {}: use {}", kDescriptorJson, key, value.dump(), allowed));
 }
 
 template <class Integer = int>
@@ -70,11 +73,13 @@ NumBits read_bits(std::string_view key, const json& value) {
   return {read_integer(key, value[0], allowed), read_integer(key, value[1], allowed)};
 }
 
+// JSON keys are text, Python's are integers: both forms arrive here as text.
 void read_length(std::map<int, std::int64_t>& lengths, const std::string& key, const json& value) {
   char* end = nullptr;
   const long axis = std::strtol(key.c_str(), &end, 10);
   if (key.empty() || *end != '\0' || axis < -64 || axis > 64)
     wrong_type("block_sizes", key, "an axis with a length, type, scale_bits or scale_block_sizes");
+  // null is ModelOpt's and Python's None: a block as long as its axis.
   lengths[static_cast<int>(axis)] =
       value.is_null()
           ? Granularity::whole
@@ -105,6 +110,8 @@ void read_part(BlockSizes& blocks, const std::string& key, const json& value) {
     read_length(blocks.lengths, key, value);
 }
 
+// Appends the numbers of nested lists in row-major order. The first path to a number sets the shape, and all
+// other lists must fit it. The depth is limited because the text comes from users.
 void flatten(const json& value, std::size_t depth, Shape& shape, std::vector<double>& values) {
   if (value.is_number() && depth == shape.size()) return values.push_back(value.get<double>());
   if (!value.is_array() || depth > 16)
@@ -158,6 +165,7 @@ void read_field(std::string_view, const json& value, Amax& out) {
   Shape shape;
   std::vector<double> values;
   flatten(value, 0, shape, values);
+  // f64 values become f32 in Amax, as torch.tensor does with Python's floats.
   out = Tensor::from(values, shape);
 }
 
@@ -181,6 +189,7 @@ void read_nullable(std::string_view name, const json& value, std::optional<doubl
   if (!value.is_null()) detail::read_field(name, value, out.emplace());
 }
 
+// Python writes a missing name as null; no other text may be null.
 void read_nullable(std::string_view name, const json& value, std::string& out) {
   if (!(name == "name" && value.is_null())) detail::read_field(name, value, out);
 }
@@ -191,6 +200,7 @@ json QuantDescriptor::dict() const {
   json out = json::object();
   detail::visit_descriptor_fields(
       [&](const char* name, const auto& value, const auto& fallback) {
+        // Default fields are left out, as in the seed's dict().
         if (!(value == fallback)) out[name] = field_json(value);
       },
       options_, QuantDescriptorOptions{});
@@ -201,6 +211,7 @@ QuantDescriptor QuantDescriptor::from_dict(const json& dict) {
   if (!dict.is_object()) wrong_type("the descriptor", dict, "an object of field: value");
   QuantDescriptorOptions options;
   for (const auto& [key, value] : dict.items()) {
+    // An unknown field is an error: a misspelled option must not be ignored.
     bool known = false;
     detail::visit_descriptor_fields(
         [&, &key = key, &value = value](std::string_view name, auto& field) {
@@ -218,6 +229,7 @@ std::string QuantDescriptor::to_json() const { return dict().dump(); }
 
 QuantDescriptor QuantDescriptor::from_json(std::string_view text) {
   try {
+    // Both kinds of failure become ArgumentError: nlohmann's exceptions are not part of the interface.
     return from_dict(detail::parse_json<json>(text));
   } catch (const json::parse_error& error) {
     throw ArgumentError(

@@ -16,6 +16,7 @@ Device Device::parse(std::string_view text) {
   int index = -1;
   if (text.starts_with("cuda:")) {
     const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), index);
+    // Rejects "cuda:1x" and "cuda:".
     if (error != std::errc{} || end != text.data() + text.size()) index = -1;
   }
   FQ_CHECK(index >= 0, "device", "'{}' is not a device: use cpu, cuda, cuda:N, auto or meta", text);

@@ -12,6 +12,7 @@ struct Entry {
   int bits;
 };
 
+// In the order of the enumerators of DType. Files store these names.
 constexpr std::array<Entry, 19> kEntries{{{"f32", 32},
                                           {"f64", 64},
                                           {"f16", 16},
@@ -51,6 +52,7 @@ int bit_width(DType dtype) noexcept { return entry(dtype).bits; }
 
 std::int64_t byte_size(DType dtype, std::int64_t count) noexcept {
   const int bits = bit_width(dtype);
+  // Types below 8 bits are packed, and the last byte may be partial.
   return bits >= 8 ? count * (bits / 8) : (count + 8 / bits - 1) / (8 / bits);
 }
 

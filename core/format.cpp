@@ -11,7 +11,8 @@
 namespace fq {
 namespace {
 
-/// The supported minifloats and the types of their codes.
+/// The supported minifloats and the types of their codes. 6-bit codes (OCP MX) have no packed type: one per
+/// byte, in the low bits.
 constexpr std::pair<FloatFormat, DType> kFloats[] = {
     {{4, 3}, DType::f8_e4m3}, {{5, 2}, DType::f8_e5m2}, {{3, 2}, DType::u8},
     {{2, 3}, DType::u8},      {{2, 1}, DType::f4_e2m1},
@@ -36,6 +37,7 @@ std::string known_floats() {
 }  // namespace
 
 Format::Format(IntFormat format) : value_(format) {
+  // 1 bit has no grid with a zero and both signs.
   FQ_CHECK(format.bits >= 2 && format.bits <= 16, "format", "{} bits are not an integer format: use 2 to 16",
            format.bits);
 }
@@ -75,6 +77,7 @@ DType Format::code_dtype() const {
   if (const auto* f = std::get_if<FloatFormat>(&value_)) return find(*f)->second;
   const auto& integer = std::get<IntFormat>(value_);
   if (integer.bits <= 8) return integer.is_unsigned ? DType::u8 : DType::i8;
+  // Codes of 16 unsigned bits exceed i16.
   return integer.is_unsigned && integer.bits == 16 ? DType::i32 : DType::i16;
 }
 

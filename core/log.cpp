@@ -45,6 +45,7 @@ void set_log_callback(LogCallback callback) {
 QuietLog::QuietLog() noexcept { ++quiet; }
 QuietLog::~QuietLog() { --quiet; }
 
+// Logging must not fail its caller. A callback that throws loses its message.
 void log(LogLevel level, std::string_view message) noexcept try {
   if (quiet > 0) return;
   const std::lock_guard lock(sink().mutex);

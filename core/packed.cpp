@@ -6,7 +6,7 @@ namespace fq {
 namespace {
 
 void check_narrow(DType dtype, const char* function) {
-  FQ_CHECK(bit_width(dtype) < 8, function, "codes of {}: give a type of fewer than 8 bits", name(dtype));
+  FQ_CHECK(bit_width(dtype) < 8, function, "codes of {}: use a type of fewer than 8 bits", name(dtype));
 }
 
 }  // namespace
@@ -14,7 +14,7 @@ void check_narrow(DType dtype, const char* function) {
 Tensor pack_codes(const Tensor& codes, DType dtype) {
   constexpr const char* where = "pack_codes";
   FQ_CHECK(codes.defined(), where, "the codes are undefined");
-  FQ_CHECK(codes.dtype() == DType::i8 || codes.dtype() == DType::u8, where, "the codes are {}: give i8 or u8",
+  FQ_CHECK(codes.dtype() == DType::i8 || codes.dtype() == DType::u8, where, "the codes are {}: use i8 or u8",
            name(codes.dtype()));
   check_narrow(dtype, where);
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device(), codes.layout());

@@ -15,6 +15,7 @@ std::string microseconds(std::int64_t nanoseconds) {
   return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
 }
 
+// Paths may have any bytes; a trace must stay valid JSON.
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -48,6 +49,7 @@ void Profiler::add_concurrent(std::string_view kind, Clock::time_point begin, Cl
 
 void Profiler::begin_step() {
   if (!has_open_step()) {
+    // The trace ends at a step boundary: every traced step is complete.
     tracing_ = tracing_ && events_.size() < traced_scopes_;
     if (steps_ == 1 && left_out_ == 0) {
       // Drops the first step, which creates kernels and caches, once there is a second one.
@@ -61,6 +63,7 @@ void Profiler::begin_step() {
 void Profiler::count_step() { ++steps_; }
 
 std::size_t Profiler::row(std::string_view kind, std::string_view direction) {
+  // `key_` is a member, so that a look-up of a known row allocates nothing.
   key_.assign(module_path());
   const std::size_t layer = key_.size();
   key_.append(1, '\n').append(kind);
@@ -83,6 +86,7 @@ void Profiler::end() {
   // Inner scopes have counted their own time.
   rows_[frame.row].nanoseconds += duration - frame.inner;
   ++rows_[frame.row].calls;
+  // The enclosing scope subtracts this time, so that the rows add up to the time of the steps.
   if (has_open_step()) frames_.back().inner += duration;
   if (tracing_) events_.push_back({frame.row, frame.begin, end});
 }

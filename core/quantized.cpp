@@ -16,7 +16,7 @@ using detail::least_amax;
 using detail::ScaleRule;
 
 void check_given(const Tensor& amax, const std::string& name) {
-  FQ_CHECK(amax.defined(), "quantizer", "amax of {} is undefined: give one value, or one per block",
+  FQ_CHECK(amax.defined(), "quantizer", "amax of {} is undefined: use one value, or one per block",
            detail::quantizer_label(name));
 }
 
@@ -37,6 +37,8 @@ Grid Grid::from_amax(Format format, Granularity granularity, Tensor amax, std::s
             .zero_point = zero_point,
             .name = std::move(name),
             .raised = pow2};
+  // An amax of at most 2^-24 counts as 0, as in ModelOpt's fake_tensor_quant and scaled_e4m3: integer codes
+  // become 0, and E4M3 uses amax 1.
   const ScaleRule rule{.kind = pow2 ? ScaleRule::Kind::raised : ScaleRule::Kind::exact,
                        .bound = format.bound(),
                        .least = format.is_integer() ? least_amax : 1.0f};
@@ -88,6 +90,7 @@ Tensor dequantize(const QuantizedTensor& x) {
   const ProfileScope profile("epilogue");
   check_defined(x, "dequantize");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
+  // Both functions throw if the ranges do not fit the shape. The kernel relies on it.
   if (!detail::needs_block_kernels(x.grid, x.shape(), "dequantize"))
     static_cast<void>(detail::channel_axis(x.grid, x.shape(), "dequantize"));
   detail::check_device(x.grid, x.codes, "dequantize");
@@ -109,6 +112,7 @@ struct Quantizing {
     const bool blocks = detail::needs_block_kernels(grid, input.shape(), "quantize");
     if (!blocks) static_cast<void>(detail::channel_axis(grid, input.shape(), "quantize"));
     detail::check_device(grid, input, "quantize");
+    // f64 and 16-bit inputs are rounded or widened to f32 first: all kernels divide in f32.
     x = input.to(DType::f32);
     out = {Tensor::empty(x.shape(), grid.format.code_dtype(), x.device(), x.layout()), grid, {}};
     if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
@@ -129,12 +133,13 @@ QuantizedTensor quantize(const Tensor& x, const Grid& grid, bool with_mask) {
 std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests) {
   const ProfileScope profile("quantize");
   std::vector<Quantizing> all;
+  // The calls below point into `all`, which must not grow beyond this.
   all.reserve(requests.size());
   std::vector<detail::QuantizeCall> calls;
   for (const auto& request : requests) {
     Quantizing& one = all.emplace_back(request.x, request.grid, request.with_mask);
     FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
-             "{} is on {}, another on {}: give one device", detail::quantizer_label(request.grid.name),
+             "{} is on {}, another on {}: use one device", detail::quantizer_label(request.grid.name),
              to_string(one.x.device()), to_string(all.front().x.device()));
     calls.push_back(one.call());
   }
@@ -146,6 +151,7 @@ std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests)
 
 bool same_grid(const Grid& a, const Grid& b) {
   const auto equal = [](const Tensor& x, const Tensor& y) {
+    // Grids usually share their tensors. Then no value is read, which on a GPU would wait for its work.
     const bool same = x.storage().shares(y.storage()) && x.raw() == y.raw() && x.shape() == y.shape();
     return same || bitwise_equal(x, y);
   };

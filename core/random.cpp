@@ -29,6 +29,8 @@ struct Filler {
 template <class F>
 void fill_blocks(Tensor& out, const Filler& filler, std::string_view function, F make) {
   if (out.device().is_meta()) return;
+  // Values depend on the logical index only. They are made on the host in row-major order, then copied to any
+  // device and layout.
   const bool in_place = out.device().is_cpu() && out.layout() == Layout::row_major;
   Tensor rows = in_place ? out : Tensor::empty(out.shape(), out.dtype());
   detail::visit_float(rows.dtype(), function, [&]<class T>(T) {
@@ -46,6 +48,7 @@ void fill_blocks(Tensor& out, const Filler& filler, std::string_view function, F
 
 /// Two independent standard normal values from two words.
 std::array<double, 2> box_muller(std::uint32_t a, std::uint32_t b) {
+  // (a + 1) * 2^-32 is in (0, 1], so the logarithm is finite.
   const double radius = std::sqrt(-2.0 * std::log((static_cast<double>(a) + 1.0) * 0x1p-32));
   const double angle = 2.0 * std::numbers::pi * (static_cast<double>(b) * 0x1p-32);
   return {radius * std::cos(angle), radius * std::sin(angle)};

@@ -55,6 +55,7 @@ void Storage::touched(bool written) const noexcept {
 void Storage::mark_written() noexcept {
   if (!block_) return;
   block_->version.fetch_add(1);
+  // CUDA graph captures keep the storages that they use.
   if (block_->device.is_cuda()) touched(true);
 }
 

@@ -27,6 +27,7 @@ Variable record(std::string_view op, Value value, std::vector<Variable> inputs, 
   auto node = std::make_shared<Node>();
   node->value = std::move(value);
   node->leaf = false;
+  // A trace needs the operator even if nothing is recorded for backward.
   Variable out = Variable::from_node(node);
   if (Recorder* trace = recorder()) trace->record_op(op, inputs, out, std::move(attributes));
   if (!needs_grad(inputs)) return out;
@@ -38,6 +39,7 @@ Variable record(std::string_view op, Value value, std::vector<Variable> inputs, 
   gradient.layout = out.layout();
   gradient.backward = std::move(backward);
   for (const auto& input : inputs)
+    // Links only tape nodes, not values: a value is freed when its last reader and saved copy are.
     gradient.inputs.push_back(input.defined() ? input.node()->gradient : nullptr);
   return out;
 }
@@ -82,6 +84,7 @@ void accumulate(Tensor& a, const Tensor& b) {
     a = b;
     return;
   }
+  // f16 and bf16 sums of many readers would lose small gradients.
   if (bit_width(a.dtype()) == 16) {
     Tensor wide = a.to(DType::f32);
     accumulate(wide, b.to(DType::f32));
@@ -151,7 +154,7 @@ LeafScope::~LeafScope() { leaf_callback = nullptr; }
 void Variable::backward(Tensor seed) const {
   FQ_CHECK(requires_grad(), "backward", "nothing was recorded: no input requires a gradient");
   if (!seed.defined()) {
-    FQ_CHECK(numel() == 1, "backward", "the value is {}: give a seed of that shape", to_string(shape()));
+    FQ_CHECK(numel() == 1, "backward", "the value is {}: use a seed of that shape", to_string(shape()));
     const auto* floats = std::get_if<Tensor>(&value());
     seed = Tensor::full(shape(), 1.0, floats != nullptr ? floats->dtype() : DType::f32, device());
   }
@@ -163,9 +166,12 @@ void Variable::backward(Tensor seed) const {
   const ScopedValue<const detail::LeafScope::Ready*> outermost(detail::leaf_callback, nullptr);
   const auto& root = node()->gradient;
   std::unordered_map<const detail::Gradient*, Tensor> sums;
+  // Sums are local to this pass, so a leaf keeps the sum over all passes and other nodes keep none.
   sums[root.get()] = std::move(seed);
   for (const auto& gradient : detail::readers_first(root)) {
     auto entry = sums.extract(gradient.get());
+    // All readers of a node come before it in the order: its sum is complete here, and its memory moves to
+    // `propagate`.
     if (entry.empty()) continue;
     if (!gradient->op.empty()) {
       detail::propagate(*gradient, std::move(entry.mapped()), sums);

@@ -17,6 +17,8 @@ void copy_bytes(const Tensor& from, Tensor& to) {
   const Device a = from.device(), b = to.device();
   auto* bytes = to.mutable_raw();
   if (a.is_meta() || b.is_meta() || size == 0) return;
+  // Only the GPU's kernel can copy between both sides. It is the kernel of either tensor that is not on the
+  // CPU.
   detail::run(a.is_cpu() ? b : a, &Kernels::copy_bytes, bytes, b, from.raw(), a, size);
 }
 
@@ -27,6 +29,7 @@ Tensor Tensor::described(Shape shape, DType dtype, Layout layout) {
            "channels_last needs 4 axes, the shape is {}", to_string(shape));
   Tensor out;
   out.numel_ = fq::numel(shape);
+  // Sizes may come from files. The limit keeps byte counts from wrapping.
   FQ_CHECK(out.numel_ <= (std::int64_t{1} << 60), "tensor", "{} is too large: at most 2^60 elements",
            to_string(shape));
   out.shape_ = std::move(shape);
@@ -52,6 +55,7 @@ Tensor Tensor::borrow(void* data, Shape shape, DType dtype, std::function<void()
 Tensor Tensor::zeros(Shape shape, DType dtype, Device device, Layout layout) {
   Tensor out = empty(std::move(shape), dtype, device, layout);
   const auto size = static_cast<std::size_t>(out.nbytes());
+  // Zero is all bits 0 in every dtype.
   detail::run(device, &Kernels::fill_bytes, out.mutable_raw(), 0, size, device);
   return out;
 }
@@ -75,6 +79,7 @@ void Tensor::check_access(DType dtype, Layout layout) const {
   FQ_CHECK(layout == layout_ || numel_ == 0, "tensor.data",
            "the tensor is {}, asked for as {}: name its layout, or use to({}) first", name(layout_),
            name(layout), name(layout));
+  // A pointer to GPU memory would crash the caller at its first use.
   if (!device().is_cpu())
     throw BackendError(
         fmt::format("[tensor.data] the tensor is on {}, which the host cannot read: use to(Device::cpu())",
@@ -97,6 +102,7 @@ Tensor Tensor::to(DType dtype) const {
 
 Tensor Tensor::to(Layout layout) const {
   if (layout == layout_ || !defined()) return *this;
+  // No kernel transposes elements of 2 or 4 bits, so these pass through one byte each.
   const bool packed = bit_width(dtype_) > 1 && bit_width(dtype_) < 8;
   if (packed) return pack_codes(unpack_codes(*this).to(layout), dtype_);
   Tensor out = empty(shape_, dtype_, device(), layout);
@@ -113,6 +119,7 @@ Tensor Tensor::to(Device where) const {
 
 Tensor Tensor::reshape(Shape shape) const {
   FQ_CHECK(defined(), "reshape", "the tensor is undefined");
+  // A view keeps the order of memory, which is the logical order only for row-major tensors.
   FQ_CHECK(layout_ == Layout::row_major, "reshape",
            "a channels_last tensor has no other view: use to(row_major) first");
   std::int64_t known = 1;
@@ -137,6 +144,7 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
            "rows {} to {} are not within {}", begin, end, to_string(shape_));
   const std::int64_t row = shape_[0] == 0 ? 0 : numel_ / shape_[0];
   const std::int64_t bits = begin * row * bit_width(dtype_);
+  // Views begin at whole bytes. Masks and packed codes of odd row lengths have rows inside a byte: use `cut`.
   FQ_CHECK(bits % 8 == 0, "slice", "row {} of {} {} does not start on a byte", begin, name(dtype_),
            to_string(shape_));
   Tensor view = *this;
@@ -148,13 +156,14 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
 
 void Tensor::copy_from(const Tensor& source) {
   FQ_CHECK(source.defined() == defined() && source.shape_ == shape_ && source.dtype_ == dtype_, "copy_from",
-           "{} cannot take the values of {}", describe(), source.describe());
+           "{} cannot be copied to {}: shape and dtype must be equal", source.describe(), describe());
   const Tensor same = source.to(layout_);
   copy_bytes(same, *this);
 }
 
 double Tensor::item() const {
   FQ_CHECK(numel_ == 1, "item", "{} has {} elements, not one", describe(), numel_);
+  // A single element has the same place in any layout.
   return to(Device::cpu()).to(DType::f64).data<double>(layout_)[0];
 }
 
@@ -165,6 +174,7 @@ std::string Tensor::describe() const {
   return text;
 }
 
+// Compares bits, not values: equal NaNs are equal, and +0 differs from -0.
 bool bitwise_equal(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined() || a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   const Layout order = a.layout() == b.layout() ? a.layout() : Layout::row_major;

@@ -8,6 +8,7 @@
 namespace fq {
 
 PathScope::PathScope(std::string_view name) : previous_(context().path.size()) {
+  // One string per thread grows and shrinks with the scopes, without an allocation per module call.
   std::string& path = context().path;
   if (name.empty()) return;
   if (!path.empty()) path += '.';
@@ -22,6 +23,7 @@ const TraceValue& TraceGraph::input(const TraceNode& node, std::size_t i) const 
 }
 
 void Recorder::name(const Variable& variable, std::string name) {
+  // Names are set before the run; `id` copies them when the variable is first read.
   names_[variable.node().get()] = std::move(name);
 }
 
@@ -30,6 +32,8 @@ int Recorder::id(const Variable& variable) {
   const auto* node = variable.node().get();
   const auto [entry, added] = ids_.try_emplace(node, static_cast<int>(graph_.values.size()));
   if (added) {
+    // Values are identified by the address of their node. Keeping the node alive prevents a reuse of the
+    // address.
     alive_.push_back(variable.node());
     const auto name = names_.find(node);
     graph_.values.push_back({variable.shape(), -1, name == names_.end() ? "" : name->second, {}});

@@ -40,6 +40,7 @@ Variable Variable::from_node(std::shared_ptr<detail::Node> node) {
   return out;
 }
 
+// Tracing replaces the values of leaves without writing to the model: see core/detail/leaf_scopes.h.
 const std::shared_ptr<detail::Node>& Variable::replacement_node() const noexcept {
   return context().stand_ins->of(node_);
 }
@@ -79,18 +80,22 @@ Variable Variable::as_float() const {
   if (std::holds_alternative<Tensor>(value())) return *this;
   // Several threads may read the value: the first one converts it, the others reuse the result.
   const std::scoped_lock lock(node()->mutex);
+  // A cached result without a gradient cannot serve a reader that records, nor one whose backward has run.
   const bool with_gradient = detail::needs_grad({*this});
   auto& known = node()->as_float;
   if (known && detail::reusable(*known, with_gradient)) return from_node(known);
   Variable out;
   if (const auto* q = quantized()) {
+    // The quantizer that made the codes has masked the gradient already: dequantization passes it on.
     out = detail::record("dequantize", fq::dequantize(*q), {*this},
                          [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+    // Readers that need the floats in backward keep the codes instead: a quarter of the memory for int8.
     if (with_gradient)
       out = detail::with_recompute(
           out, [codes = QuantizedTensor{q->codes, q->grid, {}}] { return Value(fq::dequantize(codes)); });
   } else {
     Tensor mask;
+    // The mask of a pending ReLU belongs to this reader: other readers of the sums make their own.
     Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);
     out = detail::record("to_float", std::move(values), {*this}, [mask](const Tensor& dy) {
       return std::vector<Tensor>{detail::masked_gradient(dy, mask)};
@@ -122,6 +127,7 @@ void Variable::set_requires_grad(bool on) {
 }
 
 const Tensor& Variable::grad() const {
+  // A reference is returned, so an undefined gradient needs an object that outlives the call.
   static const Tensor none;
   const auto& gradient = get(node()).gradient;
   return gradient ? gradient->sum : none;
@@ -138,9 +144,11 @@ void Variable::zero_grad() {
 }
 
 void Variable::set_tensor(Tensor value) {
+  // The tape node stores the shape of the gradient, so the shape of a leaf is fixed.
   FQ_CHECK(is_leaf() && value.shape() == shape(), "set_tensor",
            "{} cannot replace the value of shape {} of a {}", value.describe(), to_string(shape()),
            is_leaf() ? "leaf" : "result");
+  // Replaces the tensor of the leaf. Variables that share the node see the new value.
   node()->value = std::move(value);
 }
 
@@ -165,6 +173,7 @@ void StandIns::set(const Variable& leaf, Tensor value) {
 }
 
 const std::shared_ptr<Node>& StandIns::of(const std::shared_ptr<Node>& node) const noexcept {
+  // Scopes nest: the inner scope replaces the node that the outer one has put in place.
   const auto& seen = outer_ != nullptr ? outer_->of(node) : node;
   const auto found = nodes_.find(seen.get());
   return found == nodes_.end() ? seen : found->second;

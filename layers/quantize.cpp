@@ -334,7 +334,7 @@ Target model_target(Module& model) {
       first_path = path;
     }
     FQ_CHECK(quant->target() == first->target(), "quantize",
-             "'{}' is quantized for the target {}, '{}' for {}: one engine runs the whole model, give its "
+             "'{}' is quantized for the target {}, '{}' for {}: one engine runs the whole model, use its "
              "parts one target",
              first_path, name(first->target()), path, name(quant->target()));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fakequant/core/detail/moves.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"
@@ -38,6 +39,8 @@ class CodeRecorder : public Recorder {
   void forget() { codes_.clear(); }
 
  private:
+  // Names of all parts of weight quantizers. The second part of a sequence quantizes the output of the first
+  // part, so its input is not a parameter.
   std::set<std::string> weights_;
   std::set<const Node*> parameters_;  // their codes do not depend on the samples
   CodeNames names_;
@@ -54,6 +57,8 @@ CodeRecorder::CodeRecorder(Module& model) {
 
 void CodeRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                              Attributes) {
+  // Only codes that depend on the samples are recorded, that is, codes of activations. They are kept on the
+  // host, because a part has the codes of many batches.
   const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
   if (value == nullptr || parameters_.contains(inputs.at(0).node().get()) ||
       weights_.contains(value->grid.name))
@@ -90,7 +95,10 @@ std::optional<int> batch_axis(const std::vector<Tensor>& parts, const std::vecto
   return std::nullopt;
 }
 
-std::int64_t different_bytes(const Tensor& a, const Tensor& b) {
+// Returns the number of elements whose codes differ.
+std::int64_t different_codes(const Tensor& a, const Tensor& b) {
+  // Two codes of E2M1 share a byte.
+  if (bit_width(a.dtype()) < 8) return different_codes(unpack_codes(a), unpack_codes(b));
   const auto bytes = static_cast<std::size_t>(bit_width(a.dtype()) / 8);
   const auto *x = static_cast<const std::byte*>(a.raw()), *y = static_cast<const std::byte*>(b.raw());
   std::int64_t count = 0;
@@ -107,7 +115,7 @@ void count_codes(const detail::CodeRecorder& before, const detail::CodeRecorder&
     if (found == after.codes().end()) continue;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       change.codes += parts[i].numel();
-      change.different += different_bytes(parts[i], found->second.at(i));
+      change.different += different_codes(parts[i], found->second.at(i));
     }
   }
 }
@@ -139,6 +147,8 @@ void Scoring::add(const Tensor& logits, const Tensor& labels) { sum_->add(Variab
 Evaluation Scoring::score() const { return sum_->mean(); }
 
 std::int64_t weight_bytes(const Network& network) {
+  // A parameter may have several readers, for example in tied layers. Its codes are stored once, in the
+  // format of the reader with the fewest bits.
   struct Codes {
     int bits = 32;
     std::int64_t readers = 0;
@@ -150,6 +160,8 @@ std::int64_t weight_bytes(const Network& network) {
     if (quantizer == nullptr) continue;
     int bits = 0;
     for (const auto* part : quantizer_parts(*quantizer))
+      // A sequential quantizer has several parts. The part with the fewest bits decides the size of the
+      // codes.
       if (part->enabled()) bits = std::min(bits == 0 ? 32 : bits, part->descriptor().format().bits());
     if (bits == 0) continue;
     Codes& own = codes[quant->quantized_weight().node().get()];
@@ -184,6 +196,7 @@ struct PredictionParts::Body {
     nlohmann::json axes = nlohmann::json::object();
     for (const auto& [name, parts] : recorder.codes()) {
       const auto axis = batch_axis(parts, sizes);
+      // Codes without an axis of samples are equal in all batches, so one batch is stored.
       state.set("codes/" + name, axis ? detail::join(parts, *axis) : parts.front());
       if (axis != 0) axes[name] = axis ? nlohmann::json(*axis) : nlohmann::json(nullptr);
     }
@@ -206,6 +219,7 @@ PredictionParts::~PredictionParts() = default;
 
 void PredictionParts::add(const Tensor& x, const Tensor& logits) {
   if (body_->options.inputs) body_->x.push_back(x);
+  // Files have row-major order. The layout of the computation depends on the device.
   body_->logits.push_back(logits.to(Device::cpu()).to(Layout::row_major));
   if (x.defined()) body_->sizes.push_back(x.dim(0));
   body_->recorder.next_batch();
@@ -233,6 +247,7 @@ struct FoldComparison::Body {
         score(one, data, options),
         other_score(one, data, options),
         scope(codes) {
+    // `add` calls the folded network itself. The caller runs the other one.
     after.module().eval();
   }
 
@@ -255,6 +270,7 @@ void FoldComparison::add(const Batch& samples, const Tensor& logits) {
   Module& after = body_->after.module();
   body_->score.add(logits, samples.y);
   {
+    // The inner scope replaces the recorder of the other network for this forward pass.
     const RecordScope scope(body_->other_codes);
     body_->other_score.add(after(Variable(samples.x.to(after.device()))).tensor(), samples.y);
   }

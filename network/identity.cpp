@@ -99,6 +99,7 @@ void list_rules(ordered_json& config) {
     for (const auto& [pattern, fields] : config[key].items()) {
       ordered_json entry = key == std::string("rules") ? fields : ordered_json{{pattern, fields}};
       if (key == std::string("rules")) entry["pattern"] = pattern;
+      // Later rules override earlier ones, so the rule "default" goes first.
       list.insert(pattern == "default" ? list.begin() : list.end(), std::move(entry));
     }
     config[key] = std::move(list);
@@ -153,6 +154,7 @@ void check_columns(const std::vector<std::string>& own, const std::vector<std::s
                    std::string_view function) {
   if (own.empty() || given.empty() || own == given) return;
   const auto [a, b] = std::ranges::mismatch(own, given);
+  // One list may end before the first difference.
   const auto name = [](const auto& names, auto at) {
     return at == names.end() ? std::string("nothing") : fmt::format("'{}'", detail::one_line_name(*at));
   };
@@ -168,6 +170,7 @@ Identity Identity::from_json(const nlohmann::json& json) {
   check_keys(json, "model",
              {"model", "sample_shape", "classes", "dense", "folded", "quantization", "class_names",
               "tokenizer", "inputs", "task"});
+  // Every version writes this key, also for networks that are not folded. A file without it is damaged.
   (void)required(json, "folded");
   const nlohmann::json none = nlohmann::json::object();
   Identity out{.model = ModelSpec::parse(required(json, "model").dump()),
@@ -204,6 +207,7 @@ QuantConfig Identity::config() const {
   return QuantConfig::from_json(detail::parse_json<ordered_json>(quantization));
 }
 
+// The config may be JSON text of the user, which need not be an object with this key.
 std::string Identity::preset() const {
   if (!quantized()) return {};
   const json config = detail::parse_json<json>(quantization);
@@ -320,6 +324,7 @@ Task parse_task(const TaskText& text, const std::string& function) {
   options.smooth = given.number("smooth", options.smooth);
   options.blank = given.whole("blank", options.blank);
   options.zero_infinity = given.on("zero_infinity");
+  // Builds the loss and the metrics once, so that options out of range fail here, before a run starts.
   (void)make_loss(options);
   if (metrics.empty()) return task;
   task.metrics = detail::split_parts(metrics, ',');
@@ -332,6 +337,7 @@ bool one_class_each(const Task& task, const Dataset& data) {
 }
 
 Loss task_loss(const Task& task, const Dataset& data, double label_smoothing) {
+  // An empty loss is plain cross entropy, which the Trainer has built in.
   if (task.standard() && one_class_each(task, data)) return {};
   LossOptions options = task.loss;
   FQ_CHECK(label_smoothing == 0 || takes_classes(options), "train",
@@ -350,6 +356,8 @@ std::vector<std::string> task_metrics(const Task& task, const Dataset& data) {
   return {"rmse", "mae", "r2"};
 }
 
+// Returns the number of outputs by the kind of label: sequences and dense labels count classes, one class per
+// sample uses the classes of the file, and numbers use the first axis of a label.
 std::int64_t task_outputs(const Task& task, const Dataset& data) {
   const Shape shape = label_shape(data);
   if (task.sequences()) return std::max(dense_classes(task, data), task.loss.blank + 1);

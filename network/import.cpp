@@ -23,8 +23,10 @@ namespace detail {
 namespace {
 
 void quantize_as_file(Network& network, const FileQuantization& quantization, const std::string& file) {
-  const QuietLog quiet;  // warnings about the config, which the user did not write
+  const QuietLog quiet;  // warnings about the config are for the author of the file
   try {
+    // Places quantizers by rules, then sets the scales of the file. No range is computed again, so codes keep
+    // their bits.
     network.quantize(nlohmann::ordered_json::parse(quantization.config));
     quantization.set_grids(network.module());
   } catch (const ArgumentError& error) {
@@ -34,6 +36,8 @@ void quantize_as_file(Network& network, const FileQuantization& quantization, co
 
 /// Sets the classes of a network that predicts a class for each token. Returns false for others.
 bool set_token_classes(Network& network, const ImportedModel& model) {
+  // The importer ends token classifiers with this permutation to [N, classes, T], the axis order of dense
+  // outputs.
   if (model.spec.nodes().back().name != "classes_first") return false;
   network.identity().classes = model.output_shape.at(0);
   network.identity().dense = true;
@@ -43,6 +47,7 @@ bool set_token_classes(Network& network, const ImportedModel& model) {
 Network network_of(const QuantizedModel& model, const std::string& file) {
   Network network = Network::from_model(model.floats, file);
   static_cast<void>(set_token_classes(network, model.floats));
+  // The loaded parameters are code * scale. On the grids of the file they give the same codes again.
   if (!model.quantization.empty()) quantize_as_file(network, model.quantization, file);
   return network;
 }
@@ -50,6 +55,7 @@ Network network_of(const QuantizedModel& model, const std::string& file) {
 QuantizedModel read_onnx(const std::string& path, const ImportOptions& options) {
   const OnnxModel file = load_onnx(path);
   try {
+    // Codes and scales of a quantized file are kept. A float import would lose them.
     if (is_quantized(file)) return import_quantized_onnx(file, options);
     return {import_onnx(file, options), {}};
   } catch (const ArgumentError& error) {
@@ -60,7 +66,8 @@ QuantizedModel read_onnx(const std::string& path, const ImportOptions& options) 
 /// Returns the class names of a text data set of characters or words with these tokens.
 std::vector<std::string> token_class_names(const GgufTokenizer& given) {
   std::vector<std::string> names = Tokenizer(given.tokens, TokenUnit::characters).class_names();
-  static_cast<void>(Tokenizer::from_names(names));  // throws if they are no tokens
+  // Names that cannot be read back would make a checkpoint that `generate` rejects.
+  static_cast<void>(Tokenizer::from_names(names));
   return names;
 }
 
@@ -99,6 +106,8 @@ void copy_folder_tokenizer(Network& network, const std::string& from) {
   try {
     const auto table = TokenTable::load(file);
     const auto own = std::ssize(table->tokens()), classes = network.identity().classes;
+    // Fewer tokens than classes are usual: embeddings are often padded to a round size. More tokens cannot be
+    // predicted.
     if (own > classes)
       return log(LogLevel::warning,
                  fmt::format("[import] {} has {} tokens, the network {}: the tokenizer is left out", file,
@@ -171,12 +180,12 @@ std::vector<std::string> token_texts(const Identity& identity) {
 GgufModel Network::to_gguf(const std::string& name, bool f16) const {
   GgufOptions options{.name = name, .f16 = f16};
   const auto table = detail::token_table(*this);
-  if (!table)
-    options.vocabulary = token_texts(identity());
+  if (!table) options.vocabulary = token_texts(identity());
+  // llama.cpp implements byte-level BPE. With another tokenizer it would split texts differently.
   else if (!detail::take_tokens(*table, options))
     log(LogLevel::warning,
-        "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, use ids in "
-        "llama.cpp");
+        "[export] the network's tokenizer is not byte-level BPE, so the file has no tokenizer. Use token ids "
+        "in llama.cpp");
   return gguf_model(module(), input_shape(), options);
 }
 

@@ -38,6 +38,7 @@ Network Network::create(Identity identity, std::uint64_t seed) {
   auto module = build(identity, seed);
   Network out(std::move(module), std::move(identity));
   const QuietLog quiet;  // warnings were logged when the network was quantized
+  // Folds before it places quantizers, in the order of `fold_and_quantize`.
   if (out.folded()) static_cast<void>(fold_batch_norm(out.module(), out.input_shape()));
   if (out.quantized())
     static_cast<void>(fq::quantize(out.module(), out.identity_.config(), out.input_shape()));
@@ -50,6 +51,7 @@ Network Network::create(const ModelSpec& model, const Shape& sample_shape, std::
   auto module = build(identity, seed);
   Network out(std::move(module), std::move(identity));
   if (classes > 0) return out;
+  // Outputs [N, classes] are one list of numbers per sample. Outputs with more axes have no class count.
   if (const Shape outputs = out.output_shape(); outputs.size() == 2) out.identity_.classes = outputs[1];
   return out;
 }
@@ -64,6 +66,8 @@ Network Network::from_model(const ImportedModel& model, const std::string& file)
 }
 
 Network Network::load(const std::string& path) {
+  // The reader of checkpoints would only report a wrong magic number. These two kinds of file have a better
+  // remedy.
   const std::string kind = detail::file_kind(path);
   if (kind == "an ONNX model")
     throw FileError(path, "",
@@ -75,12 +79,13 @@ Network Network::load(const std::string& path) {
         path, "",
         fmt::format(
             "[load_checkpoint] {} is an HDF5 file but not a checkpoint, or its first bytes are damaged: "
-            "give a checkpoint of fakequant train, and a data set with --data",
+            "use a checkpoint of fakequant train, and a data set with --data",
             path));
   return from_state(load_checkpoint(path), path);
 }
 
 Network Network::from_state(const StateDict& state, const std::string& path) {
+  // JSON and argument errors of the identity become FileError with the path, because the file is the cause.
   const auto built = [&] {
     try {
       return create(load_identity(state, path));
@@ -106,6 +111,7 @@ Shape Network::input_shape(std::int64_t batch) const {
 }
 
 Shape Network::output_shape() const {
+  // Traces with a batch of one. The trace computes shapes only.
   const auto graph = trace(*module_, input_shape());
   return graph.values.at(static_cast<std::size_t>(graph.output)).shape;
 }
@@ -113,12 +119,14 @@ Shape Network::output_shape() const {
 Task Network::task() const { return parse_task(identity_.task, "task"); }
 
 Network Network::clone() const {
+  // A diverged model would fail later in a place that does not name the cause.
   const StateDict values = model_state(*module_);
   if (const auto found = detail::find_not_finite(values.tensors()))
     throw NumericError(
         fmt::format("[model] {}: the model diverged: restore earlier values with load_state_dict, or train "
                     "again with a smaller learning rate",
                     found->text()));
+  // Modules are not copyable, so the network is built again by its identity and gets the values.
   Network out = create(identity_);
   load_model_state(out.module(), values, "the model");
   return out;
@@ -142,6 +150,7 @@ std::size_t Network::live_batch_norms() const {
 }
 
 void Network::quantize(const nlohmann::ordered_json& config, NetworkPart* part) {
+  // Parsed before the module changes. The identity keeps the config as given.
   const QuantConfig rules = QuantConfig::from_json(config);
   if (part != nullptr)
     static_cast<void>(fq::quantize(*module_, rules, input_shape(), *part));

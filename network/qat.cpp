@@ -27,6 +27,7 @@ void report_progress(const NetworkCalibrateOptions& options, const std::string& 
   if (options.progress_callback) options.progress_callback(line);
 }
 
+// Returns the loader of this rank: its share of the batches, or all batches in one process.
 DataLoader rank_loader(const DataLoader& loader, const NetworkCalibrateOptions& options) {
   return detail::same_data_loader(
       loader, options.ranks ? share_of_rank(loader.options(), *options.ranks) : loader.options());
@@ -55,6 +56,7 @@ void merge_state(Module& model, const std::string& path, bool first, CollectedSa
     check_merges(model, state, path);
     return report_progress(options, fmt::format("{} is merged already and is not counted again", path));
   }
+  // The first state replaces the statistics of the observers, further states are added.
   const auto take = first ? load_calibration_state : merge_calibration_state;
   add(collected, take(model, state, path), shares);
 }
@@ -71,6 +73,7 @@ CollectedSamples merge_states(Module& model, const NetworkCalibrateOptions& opti
 /// state.
 void observe(Module& model, DataLoader& loader, const CalibrateOptions& observers,
              CollectedSamples& collected, const NetworkCalibrateOptions& options) {
+  // The checksum of a share costs a pass over the data, so it is computed only if a state is read or written.
   const bool shared = options.keep_shares || !collected.shares.empty();
   const CalibrationShare share = shared ? calibration_share(loader) : CalibrationShare{};
   if (shared && has(collected, share))
@@ -79,8 +82,9 @@ void observe(Module& model, DataLoader& loader, const CalibrateOptions& observer
         fmt::format("the {} samples are in the state already and are not counted again", share.images));
   DataLoader own = rank_loader(loader, options);
   const CalibrationReport report = collected.report = collect_ranges(model, own, observers);
-  FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
-           "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");
+  FQ_CHECK(
+      !options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
+      "mask: no tensor of the model has the positions of the mask. Use [N, T] for samples of T positions");
   add(collected, report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }
 
@@ -96,6 +100,8 @@ class WeightAlgorithm {
   WeightAlgorithm(const QuantConfig& config, const NetworkCalibrateOptions& options)
       : algorithm_(config), options_(options) {}
 
+  // An algorithm has a step before calibration, a step after it, or both (AlgorithmEntry). A missing step
+  // returns an empty report.
   void before(Module& model, const DataLoader& data) {
     DataLoader own = rank_loader(data, options_);
     note(algorithm_.before(model, own, options_.ranks));
@@ -144,13 +150,15 @@ CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data
   if (data != nullptr) loader.emplace(std::move(data), options.batches);
   WeightAlgorithm algorithm(config, options);
   if (loader) algorithm.before(model, *loader);
+  // An error up to `undo.keep` restores the ranges and observers, so that a failed call leaves the network as
+  // it was. The algorithm on weights has its own state and is not undone.
   detail::CalibrationUndo undo(all_quantizers(model));
   CollectedSamples collected = merge_states(model, options);
   observers.keep_collected = collected.count > 0;
   if (loader) observe(model, *loader, observers, collected, options);
   collected.report.quantizers = choose_ranges(model, observers).quantizers;
-  undo.keep();
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
+  undo.keep();
   if (loader) algorithm.after(model, *loader);
   return collected;
 }
@@ -171,6 +179,7 @@ constexpr double kNoise = 0.02;      // of training; a smaller drop is not a los
 constexpr double kKnowledge = 0.1;   // a float network this close to chance has learned nothing
 constexpr std::int64_t kFound = 64;  // number of samples for findings
 
+// Returns the share of the most frequent class: the accuracy of a network that always predicts it.
 double largest_class(const Dataset& data, std::int64_t images) {
   std::map<std::int64_t, std::int64_t> counts;
   for (const auto label : data.labels().to_vector<std::int64_t>()) ++counts[label];
@@ -192,12 +201,16 @@ void quantize_float(Network& network, const std::shared_ptr<const Dataset>& data
   if (options.target) config["target"] = *options.target;
   if (options.scale) config["scale"] = *options.scale;
   fold_and_quantize(network, config, options.keep_batch_norm);
+  // A text with a brace is JSON, any other text is the name of a preset (`quantization_config`).
   const bool named = options.config.find('{') == std::string::npos;
   report_choice(options, fmt::format("{}, {}", named ? "preset " + options.config : "rules",
                                      describe_choice(network.identity().config())));
+  // A resumed run reads its ranges from the checkpoint.
   if (!options.restore) (void)calibrate(network, data, options.calibration);
 }
 
+// Returns whether the float network is its own teacher: by the caller's choice, else never beside another
+// teacher, else by the accuracy on training data.
 bool chooses_itself(const Network& network, const std::shared_ptr<const Dataset>& data,
                     const QatOptions& options, const std::optional<SampleAccuracy>& before) {
   if (options.self_distillation) return *options.self_distillation;
@@ -244,6 +257,7 @@ std::optional<SampleAccuracy> sample_accuracy(const Network& network,
   SampleAccuracy out{.images = some->size()};
   out.chance = largest_class(*data, data->size());
   out.in_float = float_accuracy(model, data);
+  // Quantizers without a range pass floats through, so the float accuracy is the accuracy.
   out.quantized = uncalibrated_quantizers(model).empty() ? evaluate(model, loader).accuracy : out.in_float;
   return out;
 }
@@ -268,6 +282,8 @@ QatPlan prepare_qat(Network& network, const std::shared_ptr<const Dataset>& data
   plan.self_distillation = chooses_itself(network, data, options, plan.before);
   if (plan.self_distillation) {
     auto& distillation = plan.training.objective.distillation;
+    // The teacher is cloned before `restore` loads the weights of an unfinished run: a resumed run has the
+    // teacher of its beginning, and gives the same bits as a run without a break.
     distillation.teacher = network.float_clone().shared_module();
     distillation.kind = options.choices.distillation_kind.value_or(distillation_kind(network));
   }
@@ -275,6 +291,7 @@ QatPlan prepare_qat(Network& network, const std::shared_ptr<const Dataset>& data
     options.restore(network);
   else
     check_calibrated(network, "qat");
+  // The caller's value has precedence over the default of the format, which `complete_training` sets.
   const std::int64_t full_rate_steps = plan.training.update.full_rate_steps;
   complete_training(plan.training, network.identity().config(), options.choices, plan.self_distillation,
                     is_text(*data));
@@ -332,11 +349,13 @@ std::string export_problem(const Network& network) {
   const Target target = model_target(model);
   if (!target_profile(target).onnx || !uncalibrated_quantizers(model).empty()) return {};
   try {
+    // A model without a target is exported for ONNX Runtime, as `fakequant export` does.
     const Target rules = target == Target::tensorrt ? target : Target::ort;
     check_onnx_export(model, network.identity().sample_shape, {.target = rules});
     return {};
   } catch (const ArgumentError& error) {
     const std::string message = error.what();
+    // Callers print the reason in a sentence of their own, without the "[function] " of the message.
     return message.substr(message.find("] ") + 2);
   }
 }

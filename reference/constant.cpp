@@ -34,7 +34,7 @@ Constant Constant::joined(const std::vector<Constant>& list) {
 }
 
 Tensor Constant::tensor(std::string_view function, std::string_view what, DType literal) const {
-  FQ_CHECK(defined(), function, "the {} is missing: give a number, a list or a tensor", what);
+  FQ_CHECK(defined(), function, "the {} is missing: use a number, a list or a tensor", what);
   FQ_CHECK(!needs_gradient_, function,
            "the {} needs a gradient, and codes pass none: detach() it, or train with a fake quantization",
            what);

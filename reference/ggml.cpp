@@ -142,7 +142,7 @@ Blocks unpack(const Tensor& bytes, int bits) {
   detail::check_matrix(bytes, DType::u8, "the bytes", function);
   const std::int64_t size = block_bytes(bits), blocks = bytes.dim(1) / size;
   FQ_CHECK(blocks > 0 && bytes.dim(1) % size == 0, function,
-           "rows have {} bytes: give whole blocks of {} bytes", bytes.dim(1), size);
+           "rows have {} bytes: use whole blocks of {} bytes", bytes.dim(1), size);
   Blocks out{Tensor::empty({bytes.dim(0), blocks * ggml_block}, DType::i8, bytes.device()),
              Tensor::empty({bytes.dim(0), blocks}, DType::f16, bytes.device())};
   if (bytes.device().is_meta()) return out;

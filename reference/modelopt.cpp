@@ -47,7 +47,7 @@ Tensor combined(const Tensor& x, const Tensor& other, const detail::BinaryFuncti
 }
 
 Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
-  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: use f32, f16, bf16 or f64", name(x.dtype()));
   if (bias.defined()) (void)detail::broadcast_block(x.shape(), bias.shape(), function);
   Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias)};
   if (!bias.defined() || out.is_meta()) return out;
@@ -81,7 +81,7 @@ void check_unsigned(const Shifted& x) {
 }
 
 Tensor checked_ranges(const Amax& range) {
-  FQ_CHECK(range.defined(), kInteger, "amax is missing: give a number, a list or a tensor");
+  FQ_CHECK(range.defined(), kInteger, "amax is missing: use a number, a list or a tensor");
   const auto ranges = range.values();
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
   FQ_CHECK(negative == ranges.end(), kInteger, "amax has {}: it must not be negative", *negative);

@@ -20,7 +20,7 @@ constexpr const char* kFp4Cast = "fp4_cast_ste";
 bool is_narrow_float(DType dtype) { return is_floating(dtype) && dtype != DType::f64; }
 
 DType output_type(const Tensor& x, std::optional<DType> out_dtype, const char* function) {
-  FQ_CHECK(x.defined() && is_narrow_float(x.dtype()), function, "the input is {}: give f32, f16 or bf16",
+  FQ_CHECK(x.defined() && is_narrow_float(x.dtype()), function, "the input is {}: use f32, f16 or bf16",
            x.describe());
   const DType out = out_dtype.value_or(x.dtype());
   FQ_CHECK(is_narrow_float(out), function, "the output type is {}: use f32, f16 or bf16", name(out));
@@ -48,7 +48,7 @@ float scale_range(const Amax& amax, const Amax& global_amax, double fp8_max) {
 
 // Returns x as [blocks, length], row-major.
 Tensor block_rows(const Tensor& x, const Amax& amax) {
-  FQ_CHECK(amax.defined(), kStatic, "amax is missing: give one for each block");
+  FQ_CHECK(amax.defined(), kStatic, "amax is missing: use one for each block");
   const auto blocks = static_cast<std::int64_t>(amax.values().size());
   FQ_CHECK(blocks > 0 && x.numel() % blocks == 0, kStatic,
            "amax has {} elements and the input {}: they must be blocks of equal length", blocks, x.numel());
@@ -84,7 +84,7 @@ detail::Masked cast(const Tensor& x, DType out_dtype, bool masked) {
 
 Tensor compute_fp4_scales(const Amax& amax, const Amax& global_amax, bool quantize_block_scales,
                           double fp8_max_for_normalization) {
-  FQ_CHECK(amax.defined(), kScales, "amax is missing: give one for each block");
+  FQ_CHECK(amax.defined(), kScales, "amax is missing: use one for each block");
   const float range = scale_range(amax, global_amax, fp8_max_for_normalization);
   const float outer = scalar::modelopt_e4m3_scale(range);
   Tensor out = amax.tensor();

@@ -71,7 +71,7 @@ void translate(const std::string& key, const json& value, json& out) {
 }  // namespace
 
 json descriptor_fields(const json& fields) {
-  FQ_CHECK(fields.is_object(), kAttributeConfig, "the fields are {}: give an object", fields.dump());
+  FQ_CHECK(fields.is_object(), kAttributeConfig, "the fields are {}: use an object", fields.dump());
   json out = json::object();
   for (const auto& [key, value] : fields.items()) translate(key, value, out);
   return out;

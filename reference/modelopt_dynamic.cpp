@@ -72,14 +72,14 @@ void check_triton(const Request& r) {
 
 void check(const Tensor& x, const Request& r) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, kDynamic,
-           "the input is {}: give f32, f16 or bf16", x.describe());
+           "the input is {}: use f32, f16 or bf16", x.describe());
   FQ_CHECK(x.rank() > 0, kDynamic, "the input has no axes: blocks lie along the last one");
   r.kernel == BlockKernel::triton ? check_triton(r) : check_extension(r);
   if (!r.global.defined() || r.global.values().size() == 1) return;
   const bool rows = x.rank() == 2 && r.kernel == BlockKernel::cuda_ext &&
                     static_cast<std::int64_t>(r.global.values().size()) == x.dim(0);
   FQ_CHECK(rows, kDynamic,
-           "global_amax has {} elements and the input is {}: give one, or to cuda_ext one for each row of a "
+           "global_amax has {} elements and the input is {}: use one, or to cuda_ext one for each row of a "
            "2-D input",
            r.global.values().size(), to_string(x.shape()));
 }

@@ -13,7 +13,7 @@ constexpr std::initializer_list<DType> kFloats{DType::f32, DType::f16, DType::bf
 
 // Returns the block that shares a scale. The last block along the axis may be partial, so sizes round up.
 Shape scale_block(const Shape& x, const Shape& scale, int axis, std::int64_t size, const char* function) {
-  FQ_CHECK(size >= 0, function, "block_size is {}: give a length, or 0 for no blocks", size);
+  FQ_CHECK(size >= 0, function, "block_size is {}: use a length, or 0 for no blocks", size);
   if (size == 0) return detail::linear_block(x, scale, axis, function);
   FQ_CHECK(x.size() >= 2, function, "block_size is {} and the input {}: blocks need 2 axes", size,
            to_string(x));
@@ -38,7 +38,8 @@ void check_zero_point(const Tensor& z, DType codes, const char* function) {
     const auto* code = static_cast<const std::uint8_t*>(bytes.raw());
     for (std::int64_t i = 0; i < bytes.numel(); ++i)
       // Without the sign bit: -0 is a zero too.
-      FQ_CHECK((code[i] & 0x7fu) == 0, function, "the zero point of {} is not 0: it must be", name(codes));
+      FQ_CHECK((code[i] & ((1u << (bit_width(codes) - 1)) - 1)) == 0, function,
+               "the zero point of {} is not 0: it must be", name(codes));
     return;
   }
   for (const double v : bytes.to(DType::f64).to_vector<double>())
@@ -55,9 +56,9 @@ detail::LinearGrid linear_grid(const Shape& x, const Tensor& scale, const Consta
   const Tensor& z = grid.zero_point;
   // Numbers in the call have no type of their own; a tensor must have the type of the codes.
   FQ_CHECK(zero_point.is_literal() || z.dtype() == codes, function,
-           "the zero point is {} and the codes are {}: give both in one type", name(z.dtype()), name(codes));
+           "the zero point is {} and the codes are {}: use both in one type", name(z.dtype()), name(codes));
   FQ_CHECK(z.shape() == scale.shape() || (z.numel() == 1 && scale.numel() == 1), function,
-           "the zero point is {} and the scale {}: give them one shape", to_string(z.shape()),
+           "the zero point is {} and the scale {}: use one shape", to_string(z.shape()),
            to_string(scale.shape()));
   check_zero_point(z, codes, function);
   return grid;
@@ -72,7 +73,7 @@ Tensor quantize_linear(const Constant& x, const Constant& scale, const Constant&
   detail::check_dtype(v.dtype(), {DType::f32, DType::f16, DType::bf16, DType::i32}, "input", where);
   const Tensor s = scale.tensor(where, "scale", v.dtype() == DType::i32 ? DType::f32 : v.dtype());
   FQ_CHECK(s.dtype() == v.dtype() || v.dtype() == DType::i32, where,
-           "the input is {} and the scale {}: give both in one type", name(v.dtype()), name(s.dtype()));
+           "the input is {} and the scale {}: use both in one type", name(v.dtype()), name(s.dtype()));
   // ONNX takes the output type from the zero point, and uint8 if there is none.
   const bool typed = zero_point.defined() && !zero_point.is_literal();
   const DType codes =

@@ -96,7 +96,7 @@ Tensor matmulnbits(const Tensor& x, const Tensor& codes, const Tensor& scale, st
   detail::check_matrix(codes, DType::i8, "the codes", where);
   const std::int64_t rows = x.dim(0), columns = x.dim(1), outputs = codes.dim(0);
   FQ_CHECK(block_size >= 16 && std::has_single_bit(static_cast<std::uint64_t>(block_size)), where,
-           "blocks of {}: give a power of two, 16 or more", block_size);
+           "blocks of {}: use a power of two, 16 or more", block_size);
   detail::check_columns(columns, 1, where);
   detail::check_same_columns(columns, codes.dim(1), where);
   detail::check_terms(std::min(columns, block_size), 127, 8, where);

@@ -34,7 +34,7 @@ void check_unsigned(const Tensor& x, const char* function) {
 template <class X>
 X against(const X& x, const Amax& amax, const char* function) {
   FQ_CHECK(amax.defined() && !amax.values().empty(), function,
-           "amax is missing: give a number, a list or a tensor");
+           "amax is missing: use a number, a list or a tensor");
   return detail::broadcast_up(x, {amax.shape()}, function);
 }
 
@@ -74,7 +74,7 @@ void check_half(const Tensor& x, const Tensor& scale) {
   const auto s = scale.to_vector<float>();
   if (std::ranges::any_of(s, scalar::is_nan_)) return;
   const float largest = *std::ranges::max_element(s);
-  FQ_CHECK(largest <= 65504.0f, kCodes, "a scale is {}, too large for f16: give f32, or a larger amax",
+  FQ_CHECK(largest <= 65504.0f, kCodes, "a scale is {}, too large for f16: use f32, or a larger amax",
            largest);
 }
 
@@ -105,7 +105,7 @@ struct WideRange {
 
 std::vector<WideRange> wide_ranges(const Tensor& amax, double upper, const char* function) {
   FQ_CHECK(amax.defined() && is_floating(amax.dtype()), function,
-           "amax is missing: give a number, a list or a tensor");
+           "amax is missing: use a number, a list or a tensor");
   const bool in_double = amax.dtype() == DType::f64;
   const auto values = amax.to(Device::cpu()).to(DType::f64).to_vector<double>();
   const bool guard = std::ranges::none_of(values, [](double a) { return std::isnan(a); });

@@ -78,13 +78,13 @@ Tensor stretched(const Tensor& bound, const Tensor& other) {
 
 Bounds clip_bounds(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   detail::check_floats(x, kClip);
-  FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
+  FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: use clip_value_min and _max");
   const Tensor low = detail::comparison_bound(x.dtype(), lower),
                high = detail::comparison_bound(x.dtype(), upper);
   Bounds out{stretched(low, high), stretched(high, low), result_type(x, lower, upper)};
   FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
-           "the bounds are {} and {}: give one shape to both, or one element to one",
-           to_string(lower.shape()), to_string(upper.shape()));
+           "the bounds are {} and {}: use one shape to both, or one element to one", to_string(lower.shape()),
+           to_string(upper.shape()));
   // The counts are equal here; the shapes may still differ in axes of size 1.
   const Tensor& wider = out.lower.rank() < out.upper.rank() ? out.upper : out.lower;
   const Shape shape = wider.shape();
@@ -162,7 +162,7 @@ Tensor clip(const Tensor& x, const Amax& clip_value_min, const Amax& clip_value_
 
 Variable clip(const Variable& x, const Variable& clip_value_min, const Variable& clip_value_max) {
   FQ_CHECK(clip_value_min.defined() && clip_value_max.defined(), kClip,
-           "a bound is missing: give clip_value_min and _max");
+           "a bound is missing: use clip_value_min and _max");
   const Variable v = x.as_float(), low = clip_value_min.as_float(), high = clip_value_max.as_float();
   const Bounds b = clip_bounds(v.tensor(), low.tensor(), high.tensor());
   Tensor y = clipped(v.tensor(), b);

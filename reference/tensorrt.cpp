@@ -23,9 +23,8 @@ void check_count(const Tensor& t, std::string_view what, const char* function) {
 }
 
 void check_zeros(const Tensor& zero_point, const Shape& scale, const char* function) {
-  FQ_CHECK(zero_point.shape() == scale, function,
-           "the zero point is {} and the scale {}: give them one shape", to_string(zero_point.shape()),
-           to_string(scale));
+  FQ_CHECK(zero_point.shape() == scale, function, "the zero point is {} and the scale {}: use one shape",
+           to_string(zero_point.shape()), to_string(scale));
   if (zero_point.device().is_meta()) return;
   for (const double z : zero_point.to(DType::f64).to_vector<double>())
     FQ_CHECK(z == 0, function, "the zero point has {}: only zeros are possible", z);
@@ -104,7 +103,7 @@ Shape scale_block(const Shape& x, const Shape& scale, DType codes, std::optional
                   const char* function) {
   if (dim) {
     FQ_CHECK(scale.size() == 1, function,
-             "dim is {} and the scale {}: give a list of one for each index of it", *dim, to_string(scale));
+             "dim is {} and the scale {}: use a list of one for each index of it", *dim, to_string(scale));
     return detail::linear_block(x, scale, *dim, function);
   }
   FQ_CHECK(scale.size() != 1 || scale[0] == 1, function,
@@ -123,7 +122,7 @@ Tensor quantize(const Constant& input, const Constant& scale, DType dtype, std::
   detail::check_dtype(x.dtype(), {DType::f32, DType::f16, DType::bf16}, "input", where);
   detail::check_dtype(dtype, kCodes, "dtype", where);
   // Literal scales have the type of x already.
-  FQ_CHECK(s.dtype() == x.dtype(), where, "the input is {} and the scale {}: give both in one type",
+  FQ_CHECK(s.dtype() == x.dtype(), where, "the input is {} and the scale {}: use both in one type",
            name(x.dtype()), name(s.dtype()));
   return detail::linear_quantize(x, {s, {}, scale_block(x.shape(), s.shape(), dtype, dim, where)}, dtype);
 }

@@ -56,7 +56,7 @@ namespace host {
 
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCastFloat8,
-           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+           "the input is {}: use f32, f16 or bf16", name(x.dtype()));
   check_codes(dtype, kCastFloat8);
   if (dtype == DType::f8_e8m0) return encode(x, dtype, encode_e8m0);
   const float never = std::numeric_limits<float>::infinity();
@@ -68,7 +68,7 @@ Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
   check_codes(codes.dtype(), kDecode);
-  FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
+  FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: use a float type", name(dtype));
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
   if (!codes.device().is_meta())
     detail::map_blocks(

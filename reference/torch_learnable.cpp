@@ -73,7 +73,7 @@ Variable recorded(const char* op, const Variable& x, const Variable& scale, cons
 }
 
 void check_learnt(const Variable& learnt, const char* what, const char* function) {
-  FQ_CHECK(learnt.tensor().dtype() == DType::f32, function, "the {} is {}: give f32", what,
+  FQ_CHECK(learnt.tensor().dtype() == DType::f32, function, "the {} is {}: use f32", what,
            name(learnt.tensor().dtype()));
 }
 
@@ -89,7 +89,7 @@ Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Vari
   check_learnt(scale, "scale", kLearnableTensor);
   check_learnt(zero_point, "zero point", kLearnableTensor);
   FQ_CHECK(scale.numel() == 1 && zero_point.numel() == 1, kLearnableTensor,
-           "the scale is {} and the zero point {}: give one element each, or use the form per channel",
+           "the scale is {} and the zero point {}: use one element each, or use the form per channel",
            to_string(scale.shape()), to_string(zero_point.shape()));
   // Forward and backward use grids that differ in the zero point and in the limit of positions.
   const auto grid = [&](auto rounding) {

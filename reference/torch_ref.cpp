@@ -42,7 +42,7 @@ Grid channel_grid(const Tensor& x, const Tensor& scale, const Tensor& zero_point
 }
 
 void check_input(const Tensor& x, const Range& range, const char* function) {
-  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: use f32, f16, bf16 or f64", name(x.dtype()));
   FQ_CHECK(range.lower <= range.upper, function, "quant_min {} is above quant_max {}: swap them", range.lower,
            range.upper);
 }
@@ -53,10 +53,10 @@ void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_poi
            detail::allowed_indices(x.rank()));
   const Shape one_each{x.dim(axis)};
   FQ_CHECK(scale.dtype() == DType::f32 && scale.shape() == one_each, function,
-           "the scale is {} {}: give f32 {}, one for each index of axis {}", name(scale.dtype()),
+           "the scale is {} {}: use f32 {}, one for each index of axis {}", name(scale.dtype()),
            to_string(scale.shape()), to_string(one_each), axis);
   FQ_CHECK(zero_point.shape() == one_each, function,
-           "the zero point is {}: give {}, one for each index of axis {}", to_string(zero_point.shape()),
+           "the zero point is {}: use {}, one for each index of axis {}", to_string(zero_point.shape()),
            to_string(one_each), axis);
 }
 
@@ -156,7 +156,7 @@ Grid checked_channel_grid(const Tensor& x, const Tensor& scale, const Tensor& ze
   Grid grid = channel_grid(x, scale, zero_point, axis, range);
   if (is_floating(zero_point.dtype())) {
     FQ_CHECK(zero_point.dtype() == DType::f32 || zero_point.dtype() == DType::f16, kChannel,
-             "the zero point is {}: give an integer type, f32 or f16", name(zero_point.dtype()));
+             "the zero point is {}: use an integer type, f32 or f16", name(zero_point.dtype()));
     // torch rejects f64 and bf16 zero points. Float zero points need not lie within the range.
     grid.sum = zero_point.dtype() == DType::f32 ? ZeroPointSum::fused : ZeroPointSum::summed;
     return grid;

@@ -48,7 +48,7 @@ using detail::rounded_value;
 
 // Returns the elements of a scale or zero point in row-major order, one per block.
 std::vector<float> block_values(const Tensor& t, std::int64_t count, const char* what, const char* function) {
-  FQ_CHECK(t.numel() == count, function, "the {} is {} for {} blocks: give one element for each", what,
+  FQ_CHECK(t.numel() == count, function, "the {} is {} for {} blocks: use one element for each", what,
            to_string(t.shape()), count);
   return t.to(DType::f32).to_vector<float>();
 }
@@ -59,14 +59,14 @@ void check_zero_point(const Parameters& p, bool strict, const char* function) {
   FQ_CHECK(!given || p.domain != ZeroPointDomain::none, function,
            "a zero point is given and its domain is NONE: leave one of the two out");
   FQ_CHECK(given || p.domain == ZeroPointDomain::none || !strict, function,
-           "the zero point is missing: give one for each scale, or the domain NONE");
+           "the zero point is missing: use one for each scale, or the domain NONE");
   if (given && is_floating(p.zero_point.dtype())) check_float(p.zero_point.dtype(), "zero point", function);
 }
 
 }  // namespace
 
 void check_float(DType dtype, const char* what, const char* function) {
-  FQ_CHECK(is_floating(dtype) && dtype != DType::f64, function, "the {} is {}: give f32, f16 or bf16", what,
+  FQ_CHECK(is_floating(dtype) && dtype != DType::f64, function, "the {} is {}: use f32, f16 or bf16", what,
            name(dtype));
 }
 

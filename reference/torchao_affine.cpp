@@ -168,7 +168,7 @@ Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Ten
   const bool any = input_dtype.is_unsigned && input_dtype.bits < 8;
   const DType stored = code_dtype(input_dtype, kDequantize);
   FQ_CHECK(any ? !is_floating(codes.dtype()) : codes.dtype() == stored, kDequantize,
-           "the codes are {} and input_dtype is {}: give {}", name(codes.dtype()), input_dtype.name(),
+           "the codes are {} and input_dtype is {}: use {}", name(codes.dtype()), input_dtype.name(),
            name(stored));
   const Grid grid = make_grid(codes.shape(), output_dtype, {block_size, scale, zero_point, domain},
                               Codes::of(input_dtype, range, kDequantize), false, kDequantize);

@@ -54,7 +54,7 @@ Shape scale_block(const Shape& x, const Tensor& scale, const char* function) {
     if (fits) block[a] = x[a] / parts;
   }
   FQ_CHECK(fits, function,
-           "the scale is {}, the input {}: give one element, or a scale of the same rank whose sizes divide "
+           "the scale is {}, the input {}: use one element, or a scale of the same rank whose sizes divide "
            "the input's",
            to_string(scale.shape()), to_string(x));
   return block;
@@ -63,7 +63,7 @@ Shape scale_block(const Shape& x, const Tensor& scale, const char* function) {
 // Returns the scale as f32, which represents f16 and bf16 exactly.
 Tensor checked_scales(const Tensor& scale, const char* function) {
   FQ_CHECK(is_floating(scale.dtype()) && scale.dtype() != DType::f64, function,
-           "the scale is {}: give f32, f16 or bf16", name(scale.dtype()));
+           "the scale is {}: use f32, f16 or bf16", name(scale.dtype()));
   return scale.to(DType::f32);
 }
 
@@ -73,7 +73,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
                            const Float8ScaleOptions& options) {
   const float max = float_grid(float8_dtype, kChoose).max;
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
-           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+           "the input is {}: use f32, f16 or bf16", name(x.dtype()));
   FQ_CHECK(options.scale_dtype == DType::f32 || options.scale_dtype == DType::f8_e8m0, kChoose,
            "scale_dtype is {}: use f32 or f8_e8m0", name(options.scale_dtype));
   const Reduction r = reduction(x.shape(), block_size, kChoose);
@@ -93,7 +93,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 }
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
-  FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: use a float type", name(x.dtype()));
   const Minifloat grid = float_grid(float8_dtype, kQuantizeFloat8);
   const Shape block = scale_block(x.shape(), scale, kQuantizeFloat8);
   const Tensor scales = checked_scales(scale, kQuantizeFloat8).to(Layout::row_major);
@@ -116,7 +116,7 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
   (void)float_grid(codes.dtype(), kDequantizeFloat8);
-  FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
+  FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: use a float type", name(dtype));
   const Shape block = scale_block(codes.shape(), scale, kDequantizeFloat8);
   const Tensor scales = checked_scales(scale, kDequantizeFloat8).to(Layout::row_major);
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
@@ -180,7 +180,7 @@ namespace {
 // torchao's floatx formats have no NaN and no infinity: every code is a number.
 Minifloat float_grid(int ebits, int mbits, const char* function) {
   FQ_CHECK(ebits >= 1 && mbits >= 1 && ebits + mbits <= 7, function,
-           "ebits {} and mbits {}: give at least 1 each and 7 together at most", ebits, mbits);
+           "ebits {} and mbits {}: use at least 1 each and 7 together at most", ebits, mbits);
   return Minifloat::finite(ebits, mbits);
 }
 
@@ -189,7 +189,7 @@ namespace host {
 Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
   constexpr const char* where = "cast_floatx";
   const Minifloat grid = float_grid(ebits, mbits, where);
-  FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
+  FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: use f32", name(x.dtype()));
   Tensor codes = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
   if (x.device().is_meta()) return codes;
   const auto* in = x.data<float>(x.layout());
@@ -201,7 +201,7 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
 Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
   constexpr const char* where = "decode_floatx";
   const Minifloat grid = float_grid(ebits, mbits, where);
-  FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
+  FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: use u8, one code a byte",
            name(codes.dtype()));
   return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);
 }

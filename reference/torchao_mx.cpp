@@ -108,7 +108,7 @@ namespace host {
 
 ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
   const Element element = mx_element(format, kTo);
-  FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: give f32 or bf16",
+  FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: use f32 or bf16",
            name(x.dtype()));
   check_blocks(x.shape(), block_size, element.stored, kTo);
   Tensor scale = Tensor::empty(per_block(x.shape(), block_size), DType::f8_e8m0, x.device());
@@ -134,12 +134,12 @@ Tensor to_dtype(const Tensor& scale, const Tensor& stored, FloatFormat format, s
   const Element element = mx_element(format, kFrom);
   const Tensor codes = stored.to(Layout::row_major);
   FQ_CHECK(codes.dtype() == element.stored && scale.dtype() == DType::f8_e8m0, kFrom,
-           "codes of {} and scales of {}: give {} and f8_e8m0", name(codes.dtype()), name(scale.dtype()),
+           "codes of {} and scales of {}: use {} and f8_e8m0", name(codes.dtype()), name(scale.dtype()),
            name(element.stored));
-  FQ_CHECK(is_floating(dtype), kFrom, "the output is {}: give a float type", name(dtype));
+  FQ_CHECK(is_floating(dtype), kFrom, "the output is {}: use a float type", name(dtype));
   check_blocks(codes.shape(), block_size, element.stored, kFrom);
   FQ_CHECK(scale.shape() == per_block(codes.shape(), block_size), kFrom,
-           "the scales are {}: give {}, one a block", to_string(scale.shape()),
+           "the scales are {}: use {}, one a block", to_string(scale.shape()),
            to_string(per_block(codes.shape(), block_size)));
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
@@ -173,7 +173,7 @@ constexpr std::int64_t block_size = 16;
 
 void check(const Tensor& x, const Tensor& per_tensor_scale) {
   FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kNvfp4Quantize,
-           "the input is {}: give f32 or bf16", name(x.dtype()));
+           "the input is {}: use f32 or bf16", name(x.dtype()));
   FQ_CHECK(x.rank() >= 2 && x.dim(-1) % block_size == 0, kNvfp4Quantize,
            "the input {} needs 2 axes or more, the last one divisible by {}: pad it", to_string(x.shape()),
            block_size);
@@ -181,8 +181,8 @@ void check(const Tensor& x, const Tensor& per_tensor_scale) {
   const Shape& shape = per_tensor_scale.shape();
   const bool by_row = shape == Shape{x.dim(0), 1} || shape == Shape{x.dim(0), 1, 1};
   FQ_CHECK(per_tensor_scale.numel() == 1 || by_row, kNvfp4Quantize,
-           "per_tensor_scale is {}: give one element, or [{}, 1]", to_string(shape), x.dim(0));
-  FQ_CHECK(per_tensor_scale.dtype() == DType::f32, kNvfp4Quantize, "per_tensor_scale is {}: give f32",
+           "per_tensor_scale is {}: use one element, or [{}, 1]", to_string(shape), x.dim(0));
+  FQ_CHECK(per_tensor_scale.dtype() == DType::f32, kNvfp4Quantize, "per_tensor_scale is {}: use f32",
            name(per_tensor_scale.dtype()));
 }
 

@@ -137,7 +137,7 @@ QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& 
                                            const QParamsOptions& options) {
   constexpr const char* where = "choose_qparams_affine_with_min_max";
   FQ_CHECK(min_val.shape() == max_val.shape() && min_val.dtype() == max_val.dtype(), where,
-           "min_val is {} and max_val {}: give the same shape and dtype", min_val.describe(),
+           "min_val is {} and max_val {}: use the same shape and dtype", min_val.describe(),
            max_val.describe());
   // f32 represents f16 and bf16 exactly. `choose` rounds its operations to the type of min_val.
   const auto values = [](const Tensor& t) { return t.to(DType::f32).to_vector<float>(); };

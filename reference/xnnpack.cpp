@@ -82,7 +82,7 @@ Tensor qb4w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Ten
             std::int64_t block_size, const char* function) {
   const Layer layer{x, codes, scale, bias};
   detail::check_matrix(codes, DType::i8, "the codes", function);
-  FQ_CHECK(block_size > 0 && block_size % 32 == 0, function, "blocks of {}: give a multiple of 32",
+  FQ_CHECK(block_size > 0 && block_size % 32 == 0, function, "blocks of {}: use a multiple of 32",
            block_size);
   detail::check_columns(codes.dim(1), block_size, function);
   const std::int64_t blocks = codes.dim(1) / block_size;
@@ -132,7 +132,7 @@ StaticResult qs8(const Tensor& x, const Tensor& codes, const Tensor& scale, cons
 void check(const StaticGrid& grid, std::string_view what) {
   constexpr const char* where = "xnnpack.linear_qs8";
   FQ_CHECK(grid.scale > 0 && grid.scale <= std::numeric_limits<float>::max(), where,
-           "the scale of the {} is {}: give a positive number", what, grid.scale);
+           "the scale of the {} is {}: use a positive number", what, grid.scale);
   FQ_CHECK(grid.zero_point >= -128 && grid.zero_point <= 127, where,
            "the zero point of the {} is {}: use -128 to 127", what, grid.zero_point);
 }

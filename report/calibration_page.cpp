@@ -16,10 +16,12 @@ namespace {
 using namespace html;
 using Quantizers = std::vector<QuantizerReport>;
 
+// The page uses inline style and script. The policy forbids everything else, so the page sends no request.
 constexpr const char* kScriptPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action "
     "'none'";
 
+// Returns a link to the card of the quantizer. Cards are numbered from 1 in the order of the table.
 std::string link(const Quantizers& all, const QuantizerReport& q) {
   return fmt::format("<a class=name href=\"#q{}\" title=\"{}\">{}</a>", &q - all.data() + 1, escaped(q.name),
                      escaped(q.name));
@@ -40,6 +42,7 @@ std::string tiles(const Quantizers& all) {
       "<div class=tiles>\n" + tile("Quantizers", std::to_string(all.size()),
                                    fmt::format("{} activations, {} weights",
                                                static_cast<std::ptrdiff_t>(all.size()) - weights, weights));
+  // `most` finds the largest key, so the lowest SQNR is the largest negated one.
   const auto* noisy = most(all, [](const QuantizerReport& q) {
     return q.in_force.sqnr_db ? std::optional(-*q.in_force.sqnr_db) : std::nullopt;
   });
@@ -62,6 +65,7 @@ std::string facts(const CalibrationPage& page) {
 
 std::string legend() {
   std::string out = "<div class=legend><span class=m-force>in force</span>";
+  // Each method has the colour of its class in all figures of the page.
   for (const auto& method : report_methods()) out += fmt::format("<span class=m-{0}>{0}</span>", method);
   return out + "<span class=m-beyond>values beyond the range in force</span></div>\n";
 }
@@ -85,6 +89,7 @@ std::string notes(const QuantizerReport& q) {
   return out;
 }
 
+// A card has the histogram of one quantizer, its ranges by each method, and the notes.
 std::string card(const QuantizerReport& q, std::size_t index) {
   std::string also;
   for (const auto& alias : q.aliases) also += (also.empty() ? " · also " : ", ") + escaped(alias);
@@ -126,6 +131,7 @@ std::string calibration_html(const CalibrationPage& page) {
   out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n";
   out +=
       fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n", escaped(page.title), page_style);
+  // The script is last, so that it finds the tables when it runs.
   return out + body(page) + "<script>" + page_script + "</script>\n</body>\n</html>\n";
 }
 

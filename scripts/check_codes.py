@@ -27,7 +27,7 @@ def refuse(why):
 
 
 def different(name, found, predicted):
-    """How many elements have other bits."""
+    """Returns the number of elements with different bits."""
     if found.shape != predicted.shape or found.size == 0:
         refuse(f"{name} is {list(found.shape)} here and {list(predicted.shape)} in {args.predictions}: are they of {args.data}?")
     return int((found != predicted).sum())
@@ -40,7 +40,7 @@ def clamp(v, q):
 
 
 def product(name, options, codes):
-    """int32 sums with the bias on their grid, and that grid, one scale a channel."""
+    """Returns (sums of code products with the bias, as integers, and their scale per channel)."""
     w, b = (checkpoint["parameters"][f"{name}.{part}"][()] for part in ("weight", "bias"))
     sw = scales[f"{name}.weight_quantizer/scale"][()].reshape(-1)
     qw = clamp(w / sw.reshape(-1, *[1] * (w.ndim - 1)), quantizers[f"{name}.weight_quantizer"])
@@ -55,7 +55,7 @@ def product(name, options, codes):
 
 
 def evaluate(nodes, images):
-    """A value is (numbers, their scale or None for floats); the next quantizer rounds it once."""
+    """Evaluates the network in integers. A value is (numbers, scale), or (floats, None). The next quantizer rounds it once."""
     (value, scale), count, found = (images, None), f32(1), {}
     for node in nodes:
         kind, options = node["type"], node.get("options", {})
@@ -84,7 +84,7 @@ def evaluate(nodes, images):
 images = x[()].astype(f32) * f32(x.attrs.get("scale", 1.0))
 model = json.loads(checkpoint["attributes"][()])["model"]
 if not model["folded"] and any(node["type"] == "batch_norm" for node in model["model"]["nodes"]):
-    refuse(f"{args.checkpoint} has live batch norms: give what fakequant fold makes of it")
+    refuse(f"{args.checkpoint} has live batch norms: use what fakequant fold makes of it")
 codes, logits = evaluate(model["model"]["nodes"], images)
 missing = {name for name, q in quantizers.items() if q["enabled"] and name == q["name"] and name.endswith(".input_quantizer")}
 missing = (missing | set(wanted.get("codes", ()))) - (set(codes) & set(wanted.get("codes", ())))

@@ -158,10 +158,10 @@ std::vector<double> doubles(const Tensor& tensor) {
 Row used_lengths(const Shape& outputs, const Tensor& given) {
   if (!given.defined()) return Row(static_cast<std::size_t>(outputs[0]), outputs[2]);
   FQ_CHECK(given.dtype() == DType::i64 && given.shape() == Shape{outputs[0]}, kCtc,
-           "the lengths are {}: give i64 [{}]", given.describe(), outputs[0]);
+           "the lengths are {}: use i64 [{}]", given.describe(), outputs[0]);
   Row out = given.to(Device::cpu()).to_vector<std::int64_t>();
   for (const auto length : out)
-    FQ_CHECK(length >= 0 && length <= outputs[2], kCtc, "a length is {}: give 0 to {}", length, outputs[2]);
+    FQ_CHECK(length >= 0 && length <= outputs[2], kCtc, "a length is {}: use 0 to {}", length, outputs[2]);
   return out;
 }
 
@@ -208,7 +208,7 @@ std::int64_t largest(const std::vector<double>& values, std::size_t begin, std::
 
 Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOptions& options) {
   FQ_CHECK(outputs.defined() && outputs.rank() == 3 && outputs.dim(1) > 1, kCtc,
-           "the outputs are {}: give [N, C, L], two classes or more at each of L positions",
+           "the outputs are {}: use [N, C, L], two classes or more at each of L positions",
            outputs.defined() ? to_string(outputs.shape()) : "undefined");
   const Variable y = outputs.as_float();
   const Tensor values = y.tensor();
@@ -234,7 +234,7 @@ Variable losses::ctc(const Variable& outputs, const Tensor& labels, const CtcOpt
 std::vector<Row> label_rows(const Tensor& labels, std::int64_t classes, std::int64_t blank,
                             std::optional<std::int64_t> padding) {
   FQ_CHECK(labels.defined() && !is_floating(labels.dtype()) && (labels.rank() == 1 || labels.rank() == 2),
-           kCtc, "the labels are {}: give integers [N, S]", labels.describe());
+           kCtc, "the labels are {}: use integers [N, S]", labels.describe());
   const auto all = labels.to(Device::cpu()).to(DType::i64).to_vector<std::int64_t>();
   const std::size_t width = labels.rank() == 2 ? static_cast<std::size_t>(labels.dim(1)) : 1;
   std::vector<Row> rows(static_cast<std::size_t>(labels.dim(0)));
@@ -260,7 +260,7 @@ std::int64_t ctc_positions(const Row& labels) {
 }
 
 Tensor ctc_decode(const Tensor& outputs, std::int64_t blank) {
-  FQ_CHECK(outputs.defined() && outputs.rank() == 3, "ctc_decode", "the outputs are {}: give [N, C, L]",
+  FQ_CHECK(outputs.defined() && outputs.rank() == 3, "ctc_decode", "the outputs are {}: use [N, C, L]",
            outputs.describe());
   const std::int64_t classes = outputs.dim(1), positions = outputs.dim(2);
   const std::vector<double> values = doubles(outputs);

@@ -81,7 +81,7 @@ Variable focal(const Variable& outputs, const Tensor& target, double alpha, doub
 
 Variable dice(const Variable& outputs, const Tensor& target, double smooth) {
   const Variable t = like(outputs, target, "dice");
-  FQ_CHECK(outputs.rank() >= 3, "dice", "the outputs are {}: give [N, C, ..]", to_string(outputs.shape()));
+  FQ_CHECK(outputs.rank() >= 3, "dice", "the outputs are {}: use [N, C, ..]", to_string(outputs.shape()));
   // Sums are over the positions only: each sample and channel has a dice coefficient of its own.
   std::vector<int> axes;
   for (int axis = 2; axis < outputs.rank(); ++axis) axes.push_back(axis);
@@ -94,11 +94,11 @@ Variable dice(const Variable& outputs, const Tensor& target, double smooth) {
 Variable cross_entropy(const Variable& outputs, const Tensor& labels, const CrossEntropyOptions& options) {
   constexpr std::string_view function = "cross_entropy";
   FQ_CHECK(outputs.defined() && outputs.rank() >= 2 && labels.defined() && labels.dtype() == DType::i64,
-           function, "the outputs are {}, the labels {}: give [N, C, ..] and i64 [N, ..]",
+           function, "the outputs are {}, the labels {}: use [N, C, ..] and i64 [N, ..]",
            outputs.defined() ? to_string(outputs.shape()) : "undefined", labels.describe());
   Shape wanted = outputs.shape();
   wanted.erase(wanted.begin() + 1);
-  FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: give {}",
+  FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: use {}",
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
   check_smoothing(options.label_smoothing, function);
   return ops::cross_entropy(outputs, labels.to(outputs.device()), options.label_smoothing,
@@ -109,7 +109,7 @@ Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
                             const CrossEntropyOptions& options) {
   constexpr std::string_view function = "soft_cross_entropy";
   Variable t = like(outputs, target, function);
-  FQ_CHECK(outputs.rank() >= 2, function, "the outputs are {}: give [N, C, ..]", to_string(outputs.shape()));
+  FQ_CHECK(outputs.rank() >= 2, function, "the outputs are {}: use [N, C, ..]", to_string(outputs.shape()));
   const std::int64_t classes = outputs.shape()[1];
   check_smoothing(options.label_smoothing, function);
   // Smoothing comes before the class weights, as in torch.nn.functional.cross_entropy with probabilities.
@@ -119,7 +119,7 @@ Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
     Shape wide(static_cast<std::size_t>(outputs.rank()), 1);
     wide[1] = classes;
     FQ_CHECK(options.class_weights.shape() == Shape{classes}, function,
-             "the class weights are {}, there are {} classes: give a number for each",
+             "the class weights are {}, there are {} classes: use a number for each",
              options.class_weights.describe(), classes);
     t = ops::multiply(t, factor(outputs, options.class_weights.reshape(wide)));
   }

@@ -102,7 +102,7 @@ Schedule restarts(std::int64_t period, std::int64_t grow, double last) {
 }
 
 Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts) {
-  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: give at least one schedule");
+  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: use at least one schedule");
   FQ_CHECK(std::ranges::all_of(parts, [](const auto& part) { return part.first >= 0; }), "schedule.sequence",
            "a part has a negative length");
   return [parts = std::move(parts)](std::int64_t at) {
@@ -190,9 +190,11 @@ void Plateau::load_state(const StateDict& state) {
     const double best = state.attribute("best").get<double>(),
                  factor = state.attribute("factor").get<double>();
     const bool started = state.attribute("started").get<bool>();
-    waited_ = detail::whole_number(state, "waited", kPlateau);
+    const auto waited = detail::whole_number(state, "waited", kPlateau);
     FQ_CHECK(std::isfinite(best) && factor > 0 && factor <= 1, kPlateau,
              "the state is damaged: a factor of {}", factor);
+    // Assigned only after all checks: a damaged state leaves the object unchanged.
+    waited_ = waited;
     best_ = best;
     factor_ = factor;
     started_ = started;

@@ -29,7 +29,7 @@ int parse_rounds(const std::string& text) {
   int rounds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rounds);
   if (error != std::errc{} || end != text.data() + text.size() || rounds < 0)
-    throw ArgumentError("--rounds " + text + ": give 0 or more");
+    throw ArgumentError("--rounds " + text + ": use 0 or more");
   return rounds;
 }
 

@@ -28,6 +28,8 @@ const CalibMethod* find_calib_method(std::string_view name) noexcept {
   return found == std::end(kMethods) ? nullptr : found;
 }
 
+// The order of batches does not change maxima, or counts in bins that depend on the values alone. It changes
+// averages, f64 sums and bins of the first batch.
 bool merges_exactly(const CalibMethod& method) noexcept {
   return method.kind == "max" || method.kind == "one_pass" || method.kind == "two_pass";
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The calibrators of the names in core/detail/calib_methods.def, and properties of the methods.
+/// Table of the methods in core/detail/calib_methods.def: factory functions and properties.
 
 #include <memory>
 #include <string_view>
@@ -11,22 +11,22 @@ namespace fq::detail {
 
 struct CalibMethod {
   std::string_view name;
-  std::string_view kind;     ///< of calibrator: "one_pass" of "one_pass_mse"; the name where it is its own
-  std::string_view reading;  ///< of its histogram: "mse" of "one_pass_mse"; empty: it keeps none
+  std::string_view kind;     ///< kind of calibrator: "one_pass" for "one_pass_mse"; else the name
+  std::string_view reading;  ///< reading of the histogram: "mse" for "one_pass_mse"; empty: no histogram
   bool tries_codes;          ///< whether the collected data depends on the target format
   std::unique_ptr<Calibrator> (*make)(std::string_view method, const CalibratorOptions& options);
 };
 
-/// Null when there is none.
+/// Returns the method of this name, or null.
 [[nodiscard]] const CalibMethod* find_calib_method(std::string_view name) noexcept;
 /// Whether merging collectors on parts of the data gives, bit by bit, the result of one collector on all
 /// data.
 [[nodiscard]] bool merges_exactly(const CalibMethod& method) noexcept;
-/// Empty too when there is no such method.
+/// Returns the reading of the method; empty for a method without a histogram or an unknown method.
 [[nodiscard]] std::string_view histogram_reading(std::string_view method) noexcept;
-/// Whether it reads a histogram that zeros do not belong in.
+/// Returns whether the method requires a histogram without zeros.
 [[nodiscard]] bool skips_zeros(std::string_view method) noexcept;
-/// Throws ArgumentError, opened by `where`, listing the methods of the kind, unless `method` is one of them.
+/// Throws ArgumentError that begins with `where` and lists the methods of the kind, unless `method` is one.
 void check_kind(std::string_view kind, std::string_view method, const char* where);
 
 #define FQ_CALIB_METHOD(name) \

@@ -67,6 +67,8 @@ class Divergences {
   [[nodiscard]] double floor(std::size_t i) const {
     const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
     const double last = level_count(i, top_level(i)), tail = all - kept;
+    // Joining bins to levels never raises a divergence (data processing inequality). Levels below the last
+    // have equal shares in P and Q, so two terms remain.
     if (!(last > 0)) return -kInfinite;
     return std::log(kept / all) + (last + tail) / all * std::log((last + tail) / last);
   }
@@ -92,6 +94,7 @@ class Divergences {
   [[nodiscard]] double of(std::size_t i, double expected) const {
     const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
     const double tail = all - kept, last = static_cast<double>(bins_[i - 1]);
+    // P has the tail in a bin where Q has nothing: the divergence is infinite.
     if (kept == 0 || (tail > 0 && last == 0)) return kInfinite;
     const std::size_t top = top_level(i);
     const double density = level_count(i, top) > 0 ? level_mean(i, top) : 1;
@@ -163,6 +166,7 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
   if (detail::is_empty(h, "entropy")) return 0;
   detail::check_search("entropy", h.counts.size(), stride, start_bin, 1, h.counts.size());
   auto bins = h.counts;
+  // As ModelOpt: zeros, for example of ReLUs, would hide the distribution.
   if (bins.size() > 1) bins[0] = bins[1];
   const int levels_log2 = num_bits.bits() - (is_unsigned ? 0 : 1);
   const std::size_t least = limits_clipping ? first_cut(bins, levels_log2) : 0;
@@ -179,6 +183,7 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
   const auto empty =
       std::ranges::partition_point(cuts, [&](auto i) { return cut_divergences.keeps_nothing(i); });
   if (exact && empty != cuts.begin()) return h.edges[*std::prev(empty)];
+  // The reference returns the last minimum.
   const auto best = std::ranges::min_element(found.rbegin(), found.rend());
   return h.edges[cuts[static_cast<std::size_t>(found.rend() - best) - 1]];
 }

@@ -36,7 +36,8 @@ constexpr HistogramReading kReadings[]{
 
 bool is_empty(const Histogram& h, const char* where) {
   FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
-           "{} counts and {} edges: give one edge more than counts", h.counts.size(), h.edges.size());
+           "{} counts and {} edges: use one edge more than counts", h.counts.size(), h.edges.size());
+  // Limits the total, so that sums of counts cannot overflow anywhere.
   std::int64_t left = std::numeric_limits<std::int64_t>::max() / 2;
   for (const std::int64_t count : h.counts) {
     FQ_CHECK(count >= 0 && count <= left, where,
@@ -83,8 +84,10 @@ void save_histogram(const Histogram& h, StateDict& state) {
   state.set("zeros", Tensor::from({h.zeros}));
 }
 
+// A state comes from a file: everything that the methods rely on is checked here.
 Histogram load_histogram(const StateDict& state, bool from_zero, const char* where) {
   const std::int64_t bins = state.at("counts").numel();
+  // Only the numpy grid has f64 edges, and only after it has grown.
   const bool wide = !from_zero && state.at("edges").dtype() == DType::f64;
   const Tensor edges = state.at("edges", {bins == 0 ? 0 : bins + 1}, wide ? DType::f64 : DType::f32);
   Histogram loaded{state.at("counts", {bins}, DType::i64).to_vector<std::int64_t>(),
@@ -92,13 +95,16 @@ Histogram load_histogram(const StateDict& state, bool from_zero, const char* whe
                    state.at("zeros", {1}, DType::i64).data<std::int64_t>()[0],
                    wide ? edges.to_vector<double>() : std::vector<double>{}};
   const auto negative = [](std::int64_t count) { return count < 0; };
+  // Also true for NaN, which is not below any edge.
   const auto falls = [](double a, double b) { return !(a < b) || !std::isfinite(b); };
   const auto in_order = edges.to(DType::f64).to_vector<double>();
+  // Adjacent edges must rise strictly: a bin of width 0 or NaN would break the searches.
   const bool good = std::ranges::none_of(loaded.counts, negative) && loaded.zeros >= 0 &&
                     bins <= Histogram::max_bins &&
                     std::ranges::adjacent_find(in_order, falls) == in_order.end() &&
                     (bins == 0 || loaded.edges[0] == 0 || !from_zero);
-  FQ_CHECK(good, where, "the state is no histogram: counts must not be negative and edges must rise from 0");
+  FQ_CHECK(good, where,
+           "the state is not a histogram: counts must not be negative and edges must rise from 0");
   return loaded;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The ways to read amax from a histogram, by name.
+/// Table of readings: methods that compute amax from a histogram.
 
 #include <span>
 #include <string_view>
@@ -10,25 +10,25 @@
 
 namespace fq::detail {
 
-/// Throws ArgumentError unless a histogram that is not empty has one edge more than counts, and counts whose
-/// sum is a count.
+/// Returns whether the histogram has no counts. Throws ArgumentError for negative counts, for a sum above
+/// 2^62, and if there is not one edge more than counts.
 [[nodiscard]] bool is_empty(const Histogram& histogram, const char* where);
-/// Throws ArgumentError unless stride is positive and start_bin from `lowest` to `highest`.
+/// Throws ArgumentError unless stride is positive and start_bin is `lowest` to `highest`.
 void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
                   std::size_t highest);
 
 struct HistogramReading {
   std::string_view name;
-  std::string_view alias;  ///< another name for it, or empty
+  std::string_view alias;  ///< second name, or empty
   float (*amax)(const Histogram& histogram, const AmaxOptions& options);
-  bool skips_zeros = false;  ///< zeros do not belong in its histogram
+  bool skips_zeros = false;  ///< whether it requires a histogram without zeros
 };
 
 /// All readings, in the order of messages and reports.
 [[nodiscard]] std::span<const HistogramReading> histogram_readings() noexcept;
-/// By name or alias; null when there is none.
+/// Returns the reading with this name or alias, or null.
 [[nodiscard]] const HistogramReading* find_histogram_reading(std::string_view name) noexcept;
-/// Throws ArgumentError when there is none.
+/// Throws ArgumentError if there is no such reading.
 void check_histogram_method(std::string_view method);
 /// Reads the histogram by `method`, which replaces the one in `options`. Throws ArgumentError for unknown
 /// methods.
@@ -37,7 +37,7 @@ void check_histogram_method(std::string_view method);
 
 }  // namespace fq::detail
 
-// Histograms in the states of calibrators.
+// Saving and loading of histograms.
 
 namespace fq {
 class StateDict;
@@ -45,11 +45,11 @@ class StateDict;
 
 namespace fq::detail {
 
-/// `counts` i64, `edges` f32, or f64 where it has wide ones, `zeros` i64.
+/// Saves `counts` i64, `edges` f32 (or f64 for wide edges) and `zeros` i64.
 void save_histogram(const Histogram& histogram, StateDict& state);
-/// Loads the state of save_histogram. Throws ArgumentError, opened by `where`, when a tensor is missing or of
-/// another shape or type, for negative counts, edges that do not rise or, if `from_zero`, do not begin at 0,
-/// and more than max_bins bins.
+/// Loads the state of save_histogram. Throws ArgumentError that begins with `where` for a missing tensor, for
+/// other shapes or types, negative counts, more than max_bins bins, and for edges that do not rise or, with
+/// `from_zero`, do not begin at 0.
 [[nodiscard]] Histogram load_histogram(const StateDict& state, bool from_zero, const char* where);
 
 }  // namespace fq::detail

@@ -16,6 +16,7 @@ constexpr double kOrder = 1 + 1e-9;
 /// The first pass tries one of this number of candidates, so that others can stop once they exceed its error.
 constexpr std::int64_t kCoarse = 32;
 
+// Formulas of ModelOpt's fake_tensor_quant (narrow range) and scaled_e4m3, see docs/numerics.md.
 cpu::FakeQuantRule make_rule(float amax, const Format& format) {
   if (!format.is_integer()) {
     const float scale = scalar::modelopt_e4m3_scale_divided(amax);
@@ -71,6 +72,8 @@ class Search {
       }
       return *std::ranges::min_element(sums) * kOrder;
     };
+    // A candidate stops as soon as its partial sum exceeds the best error so far. The fast sums have another
+    // order: kOrder covers the difference, and candidates near the minimum are summed again in bin order.
     const double lowest = visit(1, visit(kCoarse, kInfinity));
     for (std::size_t k = 0; k < sums.size(); ++k)
       sums[k] = sums[k] <= lowest ? error(candidates_[k]) : kInfinity;
@@ -111,6 +114,7 @@ float amax_by_percentile(const Histogram& h, double percentile) {
   if (detail::is_empty(h, "percentile")) return 0;
   const auto total = static_cast<double>(h.total());
   double reached = 0;
+  // As ModelOpt: adds counts / total in f64, one bin after the other, and returns the left edge of the bin.
   for (std::size_t i = 0; i < h.counts.size(); ++i) {
     reached += static_cast<double>(h.counts[i]) / total;
     if (reached >= percentile / 100) return h.edges[i];

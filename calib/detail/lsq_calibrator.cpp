@@ -23,6 +23,7 @@ std::unique_ptr<Calibrator> detail::make_lsq(const CalibratorOptions& options) {
 
 void LsqCalibrator::do_collect(const Tensor& x, float) {
   const auto rows = detail::range_rows(x, axis_, kLsqCalibrator);
+  // Sum and count of each range, next to each other. Counts are exact in f64 up to 2^53.
   std::vector<double> batch(static_cast<std::size_t>(2 * rows.count()));
   detail::run(x.device(), &detail::Kernels::add_magnitudes, rows, skip_zeros_, batch);
   std::vector<double> sums;
@@ -37,7 +38,7 @@ void LsqCalibrator::do_collect(const Tensor& x, float) {
 void LsqCalibrator::add(const Shape& shape, const std::vector<double>& sums,
                         const std::vector<std::int64_t>& counts) {
   FQ_CHECK(sums_.empty() || shape == shape_, kLsqCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(shape), to_string(shape_));
   shape_ = shape;
   sums_.resize(sums.size());
@@ -48,6 +49,8 @@ void LsqCalibrator::add(const Shape& shape, const std::vector<double>& sums,
   }
 }
 
+// f64 sums depend on the order of the batches in their last bits, so merged results are equal only up to
+// rounding.
 void LsqCalibrator::do_merge(const Calibrator& other) {
   const auto* from = dynamic_cast<const LsqCalibrator*>(&other);
   FQ_CHECK(from != nullptr && from->axis_ == axis_ && from->skip_zeros_ == skip_zeros_, "merge",
@@ -63,6 +66,8 @@ Tensor LsqCalibrator::do_compute(const AmaxOptions& options) const {
   Tensor out = Tensor::empty(shape_);
   auto* amax = out.mutable_data<float>();
   for (std::size_t r = 0; r < sums_.size(); ++r) {
+    // LSQ (Esser et al., arXiv:1902.08153) starts with the step s = 2 mean|x| / sqrt(bound), so amax = s *
+    // bound.
     const double mean = counts_[r] == 0 ? 0 : sums_[r] / static_cast<double>(counts_[r]);
     const double largest = static_cast<double>(std::numeric_limits<float>::max());
     amax[r] = static_cast<float>(std::min(2 * mean / std::sqrt(bound) * bound, largest));

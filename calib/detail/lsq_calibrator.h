@@ -1,6 +1,6 @@
 #pragma once
 
-/// The range that learning of steps begins with.
+/// Initial range of a learned step size.
 
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace fq {
 
-/// The method "lsq" of make_calibrator. The mean is of all values of all batches, in double; 64-bit counts.
-/// It merges, up to the rounding of sums. With skip_zeros, exact zeros do not count.
+/// Method "lsq" of make_calibrator. The mean is over all values of all batches, in double, with 64-bit
+/// counts. Merged results are equal up to the rounding of sums. With skip_zeros, exact zeros are not counted.
 class LsqCalibrator final : public Calibrator {
  public:
   explicit LsqCalibrator(Axes axis = {}, bool skip_zeros = false)
@@ -20,7 +20,7 @@ class LsqCalibrator final : public Calibrator {
  protected:
   void do_collect(const Tensor& x, float) override;
   void do_merge(const Calibrator& other) override;
-  /// Throws ArgumentError for a float format, whose codes are not steps.
+  /// Throws ArgumentError for a float format, because its steps are not even.
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
   void do_reset() override;
   void do_save(StateDict& state) const override;

@@ -21,6 +21,7 @@ std::vector<float> candidate_multiples(const CalibratorOptions& o) {
   const double start = o.start_multiplier, stop = o.stop_multiplier;
   FQ_CHECK(start > 0 && start <= stop && stop <= 1e6, kMseSearchCalibrator,
            "multipliers are {} .. {}: use 0 < start <= stop, up to 1e6", start, stop);
+  // ModelOpt's number of multiples: ceil((stop - start) / step) + 1.
   const double steps = std::ceil((stop - start) / o.multiplier_step) + 1;
   FQ_CHECK(o.multiplier_step > 0 && steps <= MseSearchCalibrator::most_multiples, kMseSearchCalibrator,
            "a step of {} makes {} multiples: use a positive one that makes at most {}", o.multiplier_step,
@@ -60,15 +61,19 @@ MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
 void MseSearchCalibrator::do_collect(const Tensor& x, float) {
   const Tensor batch = detail::amax(x, axis_, kMseSearchCalibrator).to(Device::cpu());
   FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kMseSearchCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(batch.shape()), to_string(first_.shape()));
   const auto rows = detail::range_rows(x, axis_, kMseSearchCalibrator);
+  // The sign of the quantizer is chosen after calibration. Unsigned errors are valid only if no batch had a
+  // value below 0.
   const bool both = format_.is_integer() && !format_.integer().is_unsigned && detail::range(x).minimum >= 0 &&
                     (!first_.defined() || !unsigned_errors_.empty());
   if (!first_.defined()) first_ = Tensor::zeros(batch.shape());
   auto* first = first_.mutable_data<float>();
   for (std::int64_t r = 0; r < batch.numel(); ++r)
+    // Candidates are multiples of the first range above 0. A channel of zeros waits for its first value.
     if (first[r] == 0) first[r] = batch.data<float>()[r];
+  // Errors of all candidates are sums over the batches, in f64: no batch is stored.
   add_errors(rows, first_, multiples_, format_, errors_);
   if (both)
     add_errors(rows, first_, multiples_, unsigned_form(format_), unsigned_errors_);
@@ -87,6 +92,7 @@ Tensor MseSearchCalibrator::do_compute(const AmaxOptions& options) const {
   for (std::size_t r = 0; r < static_cast<std::size_t>(out.numel()); ++r) {
     const std::span of(errors.data() + r * width, width);
     const auto best = std::ranges::min_element(of);
+    // If every candidate overflows, the largest |x| is the range.
     if (std::isfinite(*best))
       amax[r] = detail::amax_multiple(amax[r], multiples_[static_cast<std::size_t>(best - of.begin())]);
   }
@@ -113,6 +119,7 @@ void MseSearchCalibrator::do_load(const StateDict& state) {
   FQ_CHECK(format.is_string() && format.get<std::string>() == to_string(format_), kMseSearchCalibrator,
            "the state is of a search for {}, this one is for {}", format.dump(), to_string(format_));
   FQ_CHECK(
+      // Errors of other candidates cannot be added up.
       state.at("multiples").dtype() == DType::f32 && state.at("multiples").to_vector<float>() == multiples_,
       kMseSearchCalibrator, "the state is of a search among other multiples: use its start, stop and step");
   Tensor first = detail::loaded_amax(state.at("first"), kMseSearchCalibrator);

@@ -20,6 +20,7 @@ std::optional<float> larger(std::optional<float> a, std::optional<float> b) {
   return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
 }
 
+// Returns the largest magnitude, or no value for a state of a version that did not store it.
 std::optional<float> saved_largest(const StateDict& state) {
   if (!state.has_attribute("largest")) return std::nullopt;
   const auto& saved = state.attribute("largest");
@@ -42,6 +43,7 @@ OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOp
 }
 
 void OnePassCalibrator::do_collect(const Tensor& x, float largest) {
+  // The histogram decides the result. `largest_` is a fact for reports.
   histogram_.collect(x, largest);
   largest_ = empty() ? largest : larger(largest_, largest);
 }
@@ -78,15 +80,17 @@ void OnePassCalibrator::do_load(const StateDict& state) {
   const auto &bins = state.attribute("num_bins"), &skip = state.attribute("skip_zeros"),
              &exponent = state.attribute("exponent");
   FQ_CHECK(bins.is_number_integer() && skip.is_boolean() && exponent.is_number_integer(), kOnePassCalibrator,
-           "the state has attributes of wrong types: it is no one-pass histogram's");
+           "the state has attributes of wrong types: it is not from a one-pass calibrator");
   FQ_CHECK(
       bins == histogram_.num_bins() && skip == histogram_.skip_zeros(), kOnePassCalibrator,
       "the state has num_bins {} and skip_zeros {}, this calibrator {} and {}: build it with the state's",
       bins.dump(), skip.dump(), histogram_.num_bins(), histogram_.skip_zeros());
+  // 127 is the exponent of the largest float. The histogram checks the counts.
   FQ_CHECK(exponent >= OnePassHistogram::min_exponent && exponent <= 127, kOnePassCalibrator,
            "the state has bins of width 2^{}: it is damaged", exponent.dump());
   const std::optional<float> largest = saved_largest(state);
   const Tensor& counts = state.at("counts", {2 * std::int64_t{histogram_.num_bins()}}, DType::i64);
+  // The constructor rejects counts that no data can give, before anything changes.
   histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros(),
                                 detail::whole_value<int>(exponent), counts.to_vector<std::int64_t>());
   largest_ = largest;

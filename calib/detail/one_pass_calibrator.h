@@ -8,18 +8,18 @@
 
 namespace fq {
 
-/// Counts |x| of all batches in a OnePassHistogram, so that neither the split into batches nor their order
-/// matters and calibrators merge, and reads amax from it as HistogramCalibrator does. Per tensor only.
+/// Counts |x| of all batches in a OnePassHistogram and reads amax from it as HistogramCalibrator. The result
+/// does not depend on the split into batches or on their order, and calibrators merge. Per tensor only.
 class OnePassCalibrator final : public Calibrator {
  public:
-  /// `method` is "one_pass" (percentile), "one_pass_entropy", "one_pass_mse" or
-  /// "one_pass_octav": what compute_amax uses when its options name none. Of the options it takes num_bins
-  /// and skip_zeros. Throws ArgumentError for another method, kept axes, or num_bins outside of 2 .. 32768.
+  /// `method` is "one_pass" (percentile), "one_pass_entropy", "one_pass_mse" or "one_pass_octav". It is the
+  /// default of AmaxOptions::method. Uses num_bins and skip_zeros of the options. Throws ArgumentError for
+  /// another method, kept axes, or num_bins outside of 2 .. 32768.
   explicit OnePassCalibrator(std::string_view method = "one_pass", const CalibratorOptions& options = {});
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
   [[nodiscard]] const OnePassHistogram& counts() const noexcept { return histogram_; }
-  /// The largest magnitude; unknown before a batch, and in a state that was saved without it.
+  /// Largest magnitude. Unknown before the first batch, and after loading a state that lacks it.
   [[nodiscard]] std::optional<float> largest() const noexcept { return largest_; }
 
  protected:

@@ -46,10 +46,12 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros)
 OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
                                    std::vector<std::int64_t> counts)
     : OnePassHistogram(num_bins, skip_zeros) {
-  FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: give two for each bin",
+  FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: use two for each bin",
            counts.size(), num_bins);
   FQ_CHECK(total_count(counts) >= 0, kOnePassHistogram,
            "counts must not be negative, nor pass 2^62 together");
+  // The least exponent leaves the largest magnitude in the upper half of the bins. This makes the bins a
+  // function of the values alone.
   const bool least = exponent == min_exponent || used(counts) > counts.size() / 2;
   FQ_CHECK(exponent >= min_exponent && exponent <= required_exponent(kLargest) && least, kOnePassHistogram,
            "bins of width 2^{} do not fit the counts: the histogram is damaged", exponent);
@@ -59,6 +61,7 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
 
 int OnePassHistogram::required_exponent(float largest) const {
   int exponent = min_exponent;
+  // A first guess from the exponents, at most the result. The loop decides with exact powers of two in f64.
   if (largest > 0) exponent = std::max(exponent, std::ilogb(largest) - std::ilogb(counts_.size()));
   while (static_cast<double>(largest) >= std::ldexp(static_cast<double>(counts_.size()), exponent))
     ++exponent;
@@ -66,15 +69,19 @@ int OnePassHistogram::required_exponent(float largest) const {
 }
 
 void OnePassHistogram::widen(int exponent) {
+  // 2^shift neighbours become one bin. Shifts of 31 and more move all counts to bin 0, as there are fewer
+  // than 2^31 bins.
   const int shift = std::min(exponent - exponent_, 31);
   exponent_ = exponent;
   if (shift == 0) return;
   for (std::size_t k = 1; k < counts_.size(); ++k)
+    // In place: the target bin comes before bin k, and its own old count has moved already.
     counts_[k >> shift] += std::exchange(counts_[k], std::int64_t{0});
 }
 
 void OnePassHistogram::collect(const Tensor& x, float largest) {
   widen(std::max(exponent_, required_exponent(largest)));
+  // A multiplication by a power of two does not round, so the bin of a value never depends on other values.
   detail::count(x, {std::ldexp(1.0f, -exponent_), 1.0f, kLargest, skip_zeros_}, counts_);
 }
 
@@ -92,6 +99,7 @@ void OnePassHistogram::merge(const OnePassHistogram& other) {
 
 Histogram OnePassHistogram::histogram() const {
   const std::size_t bins = used(counts_);
+  // Only bin 0 has counts: all values are zeros or below 2^exponent.
   if (bins <= 1) return {};
   Histogram out{{counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(bins)}, {}};
   for (std::size_t k = 0; k <= bins; ++k)

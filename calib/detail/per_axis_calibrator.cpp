@@ -53,14 +53,17 @@ std::vector<Tensor> split(const StateDict& state, const std::string& name, std::
 
 PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), options_(options), axis_(options.axis) {
+  // Each range has a per-tensor calibrator of its own.
   options_.axis = {};
   FQ_CHECK(options.grid == HistogramGrid::torch, kPerAxisCalibrator,
            "the numpy grid is per tensor: leave axis out");
+  // A calib_method names a histogram and its reading ("one_pass_mse"), or a reading alone ("mse").
   if (detail::histogram_reading(method).empty()) detail::check_histogram_method(method);
   passes_ = make_calibrator(method, options_)->passes();
 }
 
 PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
+  // Limits memory: a state file or a wide weight could need any number of histograms.
   FQ_CHECK(count <= most_bins / options_.num_bins, kPerAxisCalibrator,
            "{} ranges of {} bins are more than {} bins: use fewer bins, max or mse_search", count,
            options_.num_bins, +most_bins);
@@ -72,7 +75,7 @@ PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
 void PerAxisCalibrator::do_collect(const Tensor& x, float) {
   const auto rows = detail::range_rows(x.to(Device::cpu()), axis_, kPerAxisCalibrator);
   FQ_CHECK(ranges_.empty() || rows.shape == shape_, kPerAxisCalibrator,
-           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           "this batch has ranges of shape {}, earlier ones {}: use batches of one shape, or call reset()",
            to_string(rows.shape), to_string(shape_));
   if (ranges_.empty()) ranges_ = make(rows.count());
   shape_ = rows.shape;
@@ -96,9 +99,10 @@ void PerAxisCalibrator::do_merge(const Calibrator& other) {
   FQ_CHECK(from != nullptr && from->axis_ == axis_, "merge",
            "the calibrators keep different axes: calibrate both with one descriptor");
   FQ_CHECK(ranges_.empty() || from->ranges_.empty() || from->shape_ == shape_, "merge",
-           "the calibrators have ranges of shapes {} and {}: give calibrators of one layer",
-           to_string(shape_), to_string(from->shape_));
+           "the calibrators have ranges of shapes {} and {}: use calibrators of one layer", to_string(shape_),
+           to_string(from->shape_));
   if (from->ranges_.empty()) return;
+  // Merges into copies: an error in one range leaves this calibrator unchanged.
   Ranges merged = make(static_cast<std::int64_t>(from->ranges_.size()));
   for (std::size_t r = 0; r < merged.size(); ++r) {
     if (!ranges_.empty()) merged[r]->load_state(ranges_[r]->state_dict());
@@ -115,6 +119,8 @@ void PerAxisCalibrator::do_save(StateDict& state) const {
     states.push_back(range->state_dict());
     attributes.push_back(states.back().attributes());
   }
+  // All ranges of one name go into one tensor: a data set per channel would make files with thousands of data
+  // sets. Lengths may differ, as histograms grow.
   for (const auto& name : states[0].names()) {
     state.set("values/" + name, joined(states, name));
     state.set("sizes/" + name, sizes(states, name));

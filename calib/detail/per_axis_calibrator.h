@@ -9,15 +9,15 @@
 namespace fq {
 
 /// A histogram for each index of the kept axes. Each amax equals the result of a calibrator of the same
-/// method on the elements of that index. Memory: 12 bytes a bin, up to `most_bins` at first; a
-/// histogram that grows has up to Histogram::max_bins.
+/// method on the elements of this index. Memory: 12 bytes per bin, at first at most `most_bins` bins in all.
+/// Each histogram may grow to Histogram::max_bins.
 class PerAxisCalibrator final : public Calibrator {
  public:
-  static constexpr std::int64_t most_bins = std::int64_t{1} << 24;  ///< of all first histograms together
+  static constexpr std::int64_t most_bins = std::int64_t{1} << 24;  ///< limit of all new histograms
 
-  /// `method` as HistogramCalibrator, OnePassCalibrator or TwoPassCalibrator takes it, axes in `options`.
-  /// Throws ArgumentError for another method, num_bins that a histogram refuses, and the numpy grid, which
-  /// may end in the middle of a batch.
+  /// `method` is a method of HistogramCalibrator, OnePassCalibrator or TwoPassCalibrator; `options` has the
+  /// axes. Throws ArgumentError for another method, num_bins outside of the histogram's limits, and the numpy
+  /// grid, which may fail in the middle of a batch.
   PerAxisCalibrator(std::string_view method, const CalibratorOptions& options);
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
@@ -25,7 +25,7 @@ class PerAxisCalibrator final : public Calibrator {
   void next_pass() override;
 
  protected:
-  /// Throws ArgumentError when histograms of all ranges pass `most_bins`.
+  /// Throws ArgumentError if the histograms of all ranges exceed `most_bins`.
   void do_collect(const Tensor& x, float) override;
   void do_merge(const Calibrator& other) override;
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;

@@ -20,6 +20,7 @@ Tensor block_amax(const Tensor& x, const Granularity& by) {
 }
 
 void check_finite(const Tensor& amax, std::string_view function, const std::string& quantizer) {
+  // The texts are made before the check: a GPU reports the failure later, without this function on the stack.
   const auto text = [&](bool nan) {
     return fmt::format("{}, at {}", not_finite_text(nan, function), quantizer_label(quantizer));
   };
@@ -54,6 +55,7 @@ Format search_format(const CalibratorOptions& o, std::string_view function) {
 }
 
 std::vector<float> linspace(float first, float last, int count) {
+  // torch.linspace counts from both ends, with one rounding per value.
   const float step = (last - first) / static_cast<float>(count - 1);
   std::vector<float> out;
   for (int i = 0; i < count; ++i)

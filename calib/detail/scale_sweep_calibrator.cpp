@@ -15,6 +15,7 @@ namespace fq {
 namespace {
 
 constexpr const char* kScaleSweepCalibrator = "scale_sweep_calibrator";
+// The positive E4M3 numbers are codes 1 to 126; 127 is NaN.
 constexpr std::size_t kScales = 126;
 
 /// amax of every scale. No value exceeds the amax of the tensor, which determines g.
@@ -38,8 +39,10 @@ ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
     : axis_(options.axis), format_(detail::search_format(options, kScaleSweepCalibrator)) {}
 
 void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
+  // The candidates depend on the largest |x| of the whole tensor: a second batch would need the first one
+  // again.
   FQ_CHECK(!amax_.defined(), kScaleSweepCalibrator,
-           "a tensor was swept before: this is for weights, use another method for inputs, or reset()");
+           "a second tensor was collected: scale_sweep is for weights. Use another method, or call reset()");
   Tensor amax = detail::amax(x, axis_, kScaleSweepCalibrator);
   const auto rows = detail::range_rows(x, axis_, kScaleSweepCalibrator);
   const auto scales = candidates(format_, largest);

@@ -30,13 +30,15 @@ TwoPassCalibrator::TwoPassCalibrator(std::string_view method, const CalibratorOp
 }
 
 void TwoPassCalibrator::do_collect(const Tensor& x, float largest) {
+  // First pass: the range of the bins. The second pass then counts in bins that never grow.
   if (!counting_) {
     largest_ = std::max(largest_, largest);
     return;
   }
-  FQ_CHECK(largest <= largest_, kTwoPassCalibrator,
-           "the second pass has a magnitude of {}, the first had {} at most: give both passes the same data",
-           largest, largest_);
+  FQ_CHECK(
+      largest <= largest_, kTwoPassCalibrator,
+      "the second pass has a magnitude of {}, the first had {} at most: use the same data in both passes",
+      largest, largest_);
   histogram_.collect(x, largest_, num_bins_, skip_zeros_);
 }
 
@@ -45,24 +47,28 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
   FQ_CHECK(from != nullptr && from->num_bins_ == num_bins_ && from->skip_zeros_ == skip_zeros_, "merge",
            "the calibrators have other num_bins or skip_zeros: calibrate both with the same settings");
   if (other.empty()) return;
+  // An empty calibrator joins either pass.
   if (empty()) counting_ = from->counting_;
   FQ_CHECK(counting_ == from->counting_, "merge",
            "one calibrator is in its first pass, the other in its second: merge after the same pass");
+  // Counts can be added only if both histograms have the same edges.
   FQ_CHECK(empty() || !counting_ || largest_ == from->largest_, "merge",
            "one calibrator counts up to {}, the other up to {}: merge after the first pass, then count",
            largest_, from->largest_);
   largest_ = std::max(largest_, from->largest_);
   if (histogram_.counts.empty()) {
+    // Without a grid this histogram has only zeros, counted apart.
     const std::int64_t zeros = std::exchange(histogram_, from->histogram_).zeros;
     histogram_.zeros += zeros;
     return;
   }
+  // Equal grids: the counts of equal bins are added.
   std::ranges::transform(histogram_.counts, from->histogram_.counts, histogram_.counts.begin(), std::plus{});
 }
 
 Tensor TwoPassCalibrator::do_compute(const AmaxOptions& o) const {
   FQ_CHECK(counting_, kTwoPassCalibrator,
-           "only the first pass was seen: call next_pass() and give the data again");
+           "only the first pass was collected: call next_pass() and collect the data again");
   const auto reading = detail::histogram_reading(method_);
   return Tensor::scalar(detail::histogram_amax(histogram_, o.method.empty() ? reading : o.method, o));
 }
@@ -90,6 +96,7 @@ void TwoPassCalibrator::do_load(const StateDict& state) {
       bins.dump(), skip.dump(), num_bins_, skip_zeros_);
   Histogram loaded = detail::load_histogram(state, true, kTwoPassCalibrator);
   const float largest = *state.at("largest", {1}, DType::f32).data<float>();
+  // Bins exist only in the second pass, and their last edge is the magnitude that the first pass found.
   const bool good = counting.is_boolean() && std::isfinite(largest) && largest >= 0 &&
                     (loaded.counts.empty() || (counting == true && loaded.edges.back() == largest &&
                                                loaded.counts.size() == static_cast<std::size_t>(num_bins_)));

@@ -36,6 +36,8 @@ struct Calibration {
   Quantization quantization;
 };
 
+// Calibrating a quantized network would choose other ranges for weights that are trained for the present
+// ones.
 void check_float(const Network& network, const std::string& checkpoint) {
   check_not_compressed(network, "calibrate", checkpoint);
   FQ_CHECK(!network.quantized(), "calibrate", "{} is already quantized: use a float checkpoint", checkpoint);
@@ -64,8 +66,12 @@ std::string calibrated_text(const Network& network, double seconds, const std::s
 
 void calibrate(const CalibrateOptions& options, const Calibration& state, Output& output,
                nlohmann::ordered_json& result) {
+  // The lock covers the whole run. Two processes that add samples to one state would otherwise overwrite each
+  // other.
   const auto lock = lock_state(options.calibration);
+  // Checked again: the state may have been written since the plan was made.
   check_calibration_options(options.calibration, "calibrate");
+  // A handle of the planned network, which has its quantizers already.
   Network network = state.network;
   if (!state.initialised.empty()) output.line(state.initialised);
   const Stopwatch watch;
@@ -127,6 +133,8 @@ std::string calibration_step(const CalibrateOptions& options, const Dataset* dat
 std::optional<Calibration> place(const CalibrateOptions& options, Start start,
                                  std::shared_ptr<const Dataset> data, const PlannedFiles& planned) {
   check_calibration_options(options.calibration, "calibrate");
+  // A config or a checkpoint of an earlier phase is not known yet. Quantizers are then placed when the phase
+  // runs.
   if (!start.network || (options.quantization.config && planned.holds(*options.quantization.config)))
     return std::nullopt;
   Calibration state{*start.network, start.initialised, std::move(data),
@@ -140,6 +148,7 @@ std::optional<Calibration> place(const CalibrateOptions& options, Start start,
 Plan plan_calibrate(const CalibrateOptions& options, PlannedFiles& planned) {
   const std::string& path = options.output;
   if (options.calibration.state.empty()) check_given(path, "output", "calibrate");
+  // Files are checked first, because the other errors depend on their content.
   for (const auto& [flag, file] :
        {std::pair("import", options.import), {"config", options.quantization.config}})
     if (file) planned.check_there("calibrate", flag, *file);

@@ -30,6 +30,7 @@ struct Sizes {
   void add(const CompressedWeight& weight) {
     ++weights;
     elements += weight.elements;
+    // Float weights have 4 bytes per element.
     before += 4 * weight.elements;
     after += weight.code_bytes + weight.scale_bytes;
   }
@@ -41,6 +42,7 @@ struct Sizes {
   }
 };
 
+// Weights of one format share a line of the table.
 std::map<std::string, Sizes> format_sizes(const std::vector<CompressedWeight>& weights) {
   std::map<std::string, Sizes> out;
   for (const auto& weight : weights) out[to_string(weight.format)].add(weight);
@@ -51,6 +53,7 @@ std::map<std::string, Sizes> format_sizes(const std::vector<CompressedWeight>& w
 Sizes float_sizes(const Module& model) {
   Sizes out;
   for (const auto& parameter : model.parameters()) {
+    // Compressed weights are parameters whose tensor holds codes.
     if (holds_codes(parameter)) continue;
     const std::int64_t bytes = parameter.tensor().nbytes();
     out.add({1, parameter.numel(), bytes, bytes});
@@ -87,6 +90,7 @@ ordered_json compressed(Network& network, Output& output) {
   out["floats"] = record("floats", floats, output);
   all.add(floats);
   out["total"] = record("total", all, output);
+  // `fold` needs float weights, so it cannot follow.
   if (const auto norms = network.live_batch_norms(); norms > 0)
     output.line(fmt::format("{} batch norms are not folded: to export this network, fold it before", norms));
   return out;
@@ -118,6 +122,7 @@ void check_weights(const Network& network, const CompressOptions& options) {
 
 void write_compressed(const CompressOptions& options, const Network& network, Output& output,
                       ordered_json& result) {
+  // Read before the output is written: both flags may name one file.
   const std::int64_t before = file_bytes(options.checkpoint);
   network.save(options.output);
   const std::int64_t after = file_bytes(options.output);
@@ -135,6 +140,7 @@ Plan plan_compress(const CompressOptions& options, PlannedFiles& planned) {
   plan.add(
       fmt::format("{} {}", options.undo ? "restore float weights from the codes of" : "pack the weights of",
                   options.checkpoint),
+      // The handles of both steps share one module, so the second step writes the packed weights.
       [&options, network = *network](Output& output, ordered_json& result) mutable {
         result["output"] = options.output;
         if (options.undo)

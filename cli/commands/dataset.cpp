@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/command.h"
@@ -19,6 +19,7 @@ namespace fq::cli {
 namespace {
 
 /// Adds help, json and force: the general flags of commands without computation.
+/// Commands on files alone have no device, threads or run directory.
 void add_plain_flags(FlagSet& set, GeneralOptions& options) {
   set.group("General")
       .toggle(options.help, "help,h", "print this text")
@@ -53,6 +54,7 @@ FlagSet check_data_flags(CheckDataOptions& options) {
   return set;
 }
 
+// Prints all findings before it fails, so that one run shows every problem.
 void check_data(const CheckDataOptions& options, Output& output, ordered_json& result) {
   const auto stop = [](std::int64_t) {
     if (stop_requested()) throw Interrupted("dataset check");
@@ -61,6 +63,7 @@ void check_data(const CheckDataOptions& options, Output& output, ordered_json& r
   std::int64_t wrong = 0, doubts = 0;
   for (const auto& finding : fq::detail::check_data_set(options.file, stop)) {
     print(finding, output);
+    // Doubts are possible errors, for example duplicates. --strict counts them as errors.
     wrong += finding.verdict == Verdict::wrong ? 1 : 0;
     doubts += finding.verdict == Verdict::doubt ? 1 : 0;
     list.push_back({{"verdict", name(finding.verdict)},
@@ -133,6 +136,7 @@ void show_data(const ShowDataOptions& options, const std::optional<ShownChange>&
                ordered_json& result) {
   const auto data =
       naming_flags([&] { return samples_to_show(options.file, options.split, options.samples, change); });
+  // Both files are made in memory first: an error leaves neither of them half written.
   const std::string picture = options.output.empty() ? std::string() : contact_sheet_png(data);
   const std::string page = options.html.empty() ? std::string() : contact_page(options, data);
   result["file"] = options.file;
@@ -149,7 +153,7 @@ void show_data(const ShowDataOptions& options, const std::optional<ShownChange>&
 
 Plan plan_show_data(const ShowDataOptions& options, PlannedFiles&) {
   FQ_CHECK(!options.output.empty() || !options.html.empty(), "dataset show",
-           "nothing is to be written: give -o sheet.png or --html page.html");
+           "nothing is to be written: use -o sheet.png or --html page.html");
   std::optional<ShownChange> change;
   if (options.augment)
     change = {.options = read_augment(*options.augment, "dataset show"), .seed = std::uint64_t(options.seed)};
@@ -172,6 +176,7 @@ struct ConversionOptions {
 };
 
 /// The flags that completions and manual pages list. fakequant.data checks all arguments and prints the help.
+/// Two flags are enough here: the Python module parses the arguments, and its own help has the others.
 template <const char* Name>
 FlagSet conversion_flags(ConversionOptions& options) {
   FlagSet set(Name,
@@ -190,10 +195,12 @@ Command conversion(std::string_view summary) {
   return {Name, summary, typed(conversion_flags<Name>, nullptr), false, true};
 }
 
+// Arrays with linkage, because they are template arguments.
 constexpr char kImages[] = "dataset from-images", kNpy[] = "dataset from-npy", kIdx[] = "dataset from-idx",
                kCsv[] = "dataset from-csv", kText[] = "dataset from-text",
                kParquet[] = "dataset from-parquet";
 
+// Returns the modules that the conversion imports. `find_python` chooses a Python that has them.
 std::vector<std::string> needed_modules(std::string_view part, const std::vector<std::string>& arguments) {
   std::vector<std::string> modules{"numpy", "h5py"};
   if (part == kImages) modules.emplace_back("PIL");
@@ -209,6 +216,7 @@ std::string take_python(std::vector<std::string>& arguments) {
   const auto found = std::ranges::find_if(
       arguments, [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
   if (found == arguments.end()) return {};
+  // "--python FILE" or "--python=FILE".
   const bool apart = *found == flag;
   if (apart && found + 1 == arguments.end())
     throw ArgumentError("[dataset] --python: a value is missing. Name a Python.");
@@ -234,12 +242,14 @@ const std::vector<Command>& dataset_commands() {
 }
 
 void convert_data(const Command& part, const std::vector<std::string>& arguments) {
-  auto words = arguments;
-  const std::string named = take_python(words), command(part.name);
-  words.insert(words.begin(), command.substr(command.find(' ') + 1));
+  // The process is replaced instead of started as a child: progress, Ctrl-C and exit status need no
+  // forwarding.
+  auto forwarded = arguments;
+  const std::string named = take_python(forwarded), command(part.name);
+  forwarded.insert(forwarded.begin(), command.substr(command.find(' ') + 1));
   const std::string python = find_python(named, needed_modules(part.name, arguments));
   try {
-    replace_process(module_words(command, python, "fakequant.data", words));
+    replace_process(module_words(command, python, "fakequant.data", forwarded));
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("{} by --python or FAKEQUANT_PYTHON", error.what()));
   }

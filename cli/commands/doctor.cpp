@@ -31,6 +31,8 @@ const std::vector<std::string> kEnginePackages{"numpy", "h5py", "onnx", "onnxrun
     kDataPackages{"numpy", "h5py", "pillow", "pyarrow", "tokenizers"};
 constexpr std::int64_t kLittleMemory = std::int64_t{2} << 30;
 
+// FAKEQUANT_PARTS is the list of optional parts of this build, separated by commas. Commas around the name
+// prevent a match of a longer name.
 bool has_part(const std::string& name) {
   return (std::string(",") + FAKEQUANT_PARTS + ",").find("," + name + ",") != std::string::npos;
 }
@@ -43,10 +45,11 @@ MachineFinding part(const std::string& name, const std::string& library) {
 MachineFinding products() {
   const auto type = cpu::best_exact_type();
   std::string found = fmt::format("codes multiplied as {}, sums of the largest codes right", cpu::name(type));
+  // Sums are exact with every type. s8 is the fastest.
   const bool is_narrow = type == cpu::ExactType::s8;
   return {"engine", std::move(found),
           is_narrow ? ""
-                    : "oneDNN has no int8 products for this processor that are exact (on x86 they take "
+                    : "oneDNN has no exact int8 products for this processor (on x86 they require "
                       "VNNI): the same bits, slower"};
 }
 
@@ -65,8 +68,9 @@ MachineFinding threads() {
     advice = "built without OpenMP: configure without FAKEQUANT_OPENMP=OFF";
   else if (busy > cores)
     advice = "other programs compute here too: a run gets only its share";
+  // Too many threads is the worst of these problems, so its advice replaces the others.
   if (cores > 0 && fq::detail::threads() > cores)
-    advice = "more threads than processors wait for each other: give --threads " + std::to_string(cores);
+    advice = "more threads than processors wait for each other: use --threads " + std::to_string(cores);
   return {"threads", std::move(found), std::move(advice)};
 }
 
@@ -93,11 +97,13 @@ MachineFinding ranks() {
     return {"ranks", "built with MPI, which cannot be loaded", error.what()};
   }
   if (cuda_device_count() == 0) return {"ranks", found, ""};
+  // Without NCCL, gradients of GPUs are summed through host memory.
   const std::string lacks = fq::detail::why_no_device_ranks();
   return {"ranks", found + (lacks.empty() ? ", GPUs sum by NCCL" : ", GPUs sum by way of the host"), lacks};
 }
 
 MachineFinding gpu() {
+  // A driver may list a GPU that fails on its first use, so the first GPU computes something.
   const int count = cuda_device_count();
   if (!has_part("cuda")) return {"gpu", "left out", "build where nvcc is found, for NVIDIA GPUs"};
   if (count == 0) return {"gpu", "none that can be used", ""};
@@ -113,6 +119,7 @@ MachineFinding gpu() {
 /// Returns one line for each package with its name and version; only the name if it is not installed.
 std::string package_versions(const std::string& python, const std::vector<std::string>& names) {
   const TemporaryFolder folder;
+  // Versions come from the metadata of the packages. Importing them would take seconds.
   const std::string script = fmt::format(
       "from importlib.metadata import PackageNotFoundError, version\n"
       "for name in '{}'.split():\n"
@@ -137,10 +144,11 @@ MachineFinding packages(const std::string& python, const char* name, const char*
     for (std::string line; std::getline(lines, line);)
       (line.find(' ') == std::string::npos ? missing : found).push_back(line);
   } catch (const ArgumentError&) {
-    return {name, python + " cannot be started", fmt::format("{} needs one: give --python", use)};
+    return {name, python + " cannot be started", fmt::format("{} needs one: use --python", use)};
   }
+  // The script prints a line for each package, so no line means that it failed.
   if (found.empty() && missing.empty())
-    return {name, python + " ends with an error", fmt::format("{} needs one that works: give --python", use)};
+    return {name, python + " ends with an error", fmt::format("{} needs one that works: use --python", use)};
   return {name,
           fmt::format("{}: {}", python,
                       found.empty() ? fmt::format("no package that {} needs", use)

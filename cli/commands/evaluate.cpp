@@ -31,7 +31,9 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
   check_task(network, *data, "evaluate");
   check_calibrated(network, "evaluate");
   Scoring sum(network, *data, token_metric_options(network));
+  // Without one class per sample there is no table of classes.
   ClassScores classes(sum.accuracy() ? network.classes() : 0);
+  // Scores and counts are added in the order of the batches, on every rank alike.
   const auto visit = [&](const Tensor& logits, const Tensor& labels) {
     sum.add(logits, labels);
     if (sum.accuracy()) classes.add(predictions(logits), labels);
@@ -51,7 +53,9 @@ std::string score_text(const Found& found) {
 void evaluate(const EvaluateOptions& options, const RunningNetwork& running, Output& output,
               nlohmann::ordered_json& result) {
   Network network = *running.network;
+  // Moved here and not in the plan: a dry run does not use the GPU.
   network.module().to(chosen_device(options.general, "evaluate"));
+  // The table is for people and needs names. JSON has all classes with their numbers.
   const auto names = network.identity().class_names;
   const Stopwatch watch;
   const Found found = evaluated(network, running.data, options.data.batch, output);
@@ -60,6 +64,7 @@ void evaluate(const EvaluateOptions& options, const RunningNetwork& running, Out
                           duration(watch.seconds())));
   result["checkpoint"] = options.checkpoint;
   result["split"] = options.data.split;
+  // Keys without a meaning for the task are left out.
   if (found.accuracy) result["accuracy"] = 100 * found.score.accuracy;
   result["loss"] = found.score.loss;
   result["count"] = found.score.count;

@@ -58,6 +58,7 @@ void add_format_flags(FlagSet& set, ExportOptions& options) {
 }
 
 FlagSet export_flags(ExportOptions& options) {
+  // The default must be set before the flags are bound, because the help prints the values of the members.
   options.format = &export_formats().front();
   FlagSet set("export", "Writes a checkpoint in a form for engines: scales, graphs, packed weights.",
               "CHECKPOINT -o OUTPUT [flags]");
@@ -66,6 +67,8 @@ FlagSet export_flags(ExportOptions& options) {
       .required()
       .output(options.output, "output,o", "OUTPUT",
               "a file, a folder, or the beginning of names, by the format",
+              // The files depend on --format, which is parsed only after this function. `options` outlives
+              // the set.
               [&options](const Flags&) { return options.format->files(options); })
       .choice(options.format, "format,f", "NAME", format_choices(), format_help())
       .need({"target", "opset", "emulate"}, "format", {"onnx"})
@@ -82,6 +85,7 @@ FlagSet export_flags(ExportOptions& options) {
 /// Folds batch norms, as an engine does.
 void plan_folding(Network& network, const std::string& checkpoint, Plan& plan) {
   if (network.live_batch_norms() == 0) return;
+  // Folding changes float weights, and compressed weights are codes.
   check_not_compressed(network, "export", checkpoint);
   const std::size_t count = network.fold();
   if (count == 0) return;
@@ -97,6 +101,8 @@ Plan plan_export(const ExportOptions& options, PlannedFiles& planned) {
   if (network) {
     FQ_CHECK(network->quantized() || format.takes_float, "export",
              "{} has no quantizers: run fakequant calibrate first", options.checkpoint);
+    // A checkpoint of an earlier phase has no ranges yet. Any range serves for checking operators and
+    // formats.
     if (planned.holds(options.checkpoint)) stand_in_ranges(*network);
     check_calibrated(*network, "export");
     plan_folding(*network, options.checkpoint, plan);
@@ -106,6 +112,7 @@ Plan plan_export(const ExportOptions& options, PlannedFiles& planned) {
                result.update(write(output));
              });
   }
+  // Also without a network: later phases may read the file.
   planned.add(options.output);
   return plan;
 }
@@ -139,6 +146,7 @@ const std::vector<ExportFormat>& export_formats() {
 std::string output_file(const ExportOptions& options, const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;
+  // A missing folder is recognized by its slash only.
   const bool folder = options.output.ends_with('/') || fs::is_directory(options.output, error);
   return folder ? (fs::path(options.output) / name).lexically_normal().string() : options.output;
 }

@@ -40,9 +40,12 @@ ordered_json read_program_report(const std::string& path, const std::string& pyt
 /// Runs the Python that writes the program of a network. Returns its report.
 ordered_json write_program(const StateDict& network, const ExportOptions& options, const std::string& path,
                            Output& output) {
+  // Python writes into a temporary folder. The result is copied by AtomicFile, so that a killed Python leaves
+  // no part of a file at the output path.
   const TemporaryFolder folder;
   const std::string described = folder.file("network.h5"), made = folder.file("model.pte"),
                     report = folder.file("written.json");
+  // The Python module reads a file of this kind. It is not written next to the output.
   save_state(described, network, "predictions");
   const EngineHome home = engine_home(options.home, "export", "xnnpack", folder, output);
   (void)run_python("export",
@@ -64,6 +67,7 @@ std::vector<WrittenFile> executorch_files(const ExportOptions& options) {
 
 ExportWriter convert_to_executorch(Network& network, const ExportOptions& options) {
   check_xnnpack_target(network);
+  // Described in the plan: unsupported operators are errors before the first step.
   const auto described = fq::detail::executorch_network(network.module(), network.input_shape());
   return [described, &options](Output& output) {
     const std::string path = output_file(options, "model.pte");

@@ -21,11 +21,13 @@ std::vector<WrittenFile> gguf_files(const ExportOptions& options) {
 }
 
 ExportWriter convert_to_gguf(Network& network, const ExportOptions& options) {
+  // The model is made in the plan, so that the step can only fail to write.
   return [path = output_file(options, "model.gguf"),
           model = gguf_file(network, options)](Output& output) -> nlohmann::ordered_json {
     save_gguf(path, model);
     std::int64_t blocks = 0, bytes = 0;
     for (const auto& tensor : model.tensors) {
+      // Other tensors are floats.
       blocks += tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0 ? 1 : 0;
       bytes += tensor.data.nbytes();
     }

@@ -32,6 +32,7 @@ OnnxModel onnx_model(const Network& network, const ExportOptions& given, Target 
 /// network.
 nlohmann::ordered_json report_float_operators(Network& network, Target target, Output& output) {
   auto listed = nlohmann::ordered_json::array();
+  // All operators of a float network are float operators, which needs no report.
   if (named_quantizers(network.module()).empty()) return listed;
   const auto floats = float_operators(network.module(), network.input_shape(), target);
   for (const auto& [path, op, reason] : floats)

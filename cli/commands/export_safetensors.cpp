@@ -26,9 +26,11 @@ std::vector<WrittenFile> safetensors_files(const ExportOptions& options) {
 
 ExportWriter convert_to_safetensors(Network& network, const ExportOptions& options) {
   const std::string path = output_file(options, "model.safetensors"), config = config_path(path);
+  // Reading the name of the algorithm also checks in the plan that the format has the network's quantizers.
   const std::string algorithm = modelopt_config(network.module())["quantization"]["quant_algo"];
   return [network, path, config, algorithm](Output& output) -> nlohmann::ordered_json {
     save_modelopt(path, network.module(), FAKEQUANT_VERSION);
+    // Counted in the written file, because weights that are packed become several tensors.
     const auto count = SafetensorsFile(path).entries().size();
     output.line(fmt::format("{} tensors, {}, in {} and {}", count, algorithm, path, config));
     return {{"files", {path, config}}, {"quant_algo", algorithm}, {"tensors", count}};

@@ -18,6 +18,7 @@ namespace {
 /// Returns the beginning of the file names. A path that is not a folder is a prefix: "a/int8" gives
 /// a/int8_scales.
 std::string scales_prefix(const ExportOptions& options) {
+  // `output_file` changes the path only for a folder.
   const std::string file = output_file(options, "scales");
   return file == options.output ? file + "_scales" : file;
 }
@@ -27,6 +28,7 @@ ClipCounts clip_counts(Network& network, const std::shared_ptr<const Dataset>& d
                        const ExportOptions& options, Output& output) {
   if (data == nullptr) return {};
   network.module().to(chosen_device(options.general, "export"));
+  // The counter is a recorder: it sees the inputs of all quantizers during the forward passes of its scope.
   ClipCounter counter(network.module());
   const RecordScope scope(counter);
   visit_batches(

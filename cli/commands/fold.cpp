@@ -38,6 +38,7 @@ FlagSet fold_flags(FoldOptions& options) {
 
 void compare_folded(const FoldOptions& options, Network before, RunningNetwork after, Output& output,
                     nlohmann::ordered_json& result) {
+  // Both networks must be on one device, because they read the same batches.
   for (const Network* computing : {&before, &*after.network})
     computing->module().to(chosen_device(options.general, "fold"));
   const FoldChange change = compare(before, *after.network, after.data, options.data.batch, output);
@@ -50,10 +51,13 @@ Plan plan_fold(const FoldOptions& options, PlannedFiles& planned) {
   const auto running =
       compares ? check_running(options.checkpoint, options.data, nullptr, Labels::needed, planned, "fold")
                : RunningNetwork{planned.network(options.checkpoint), nullptr};
+  // The network depends on an earlier phase.
   if (!running.network) {
     planned.add(options.output);
     return {};
   }
+  // Folds in the plan, before anything is written, so that an error leaves no file. The handle shares its
+  // module with `running.network`.
   Network network = *running.network;
   check_not_compressed(network, "fold", options.checkpoint);
   const std::size_t count = network.fold();
@@ -67,6 +71,7 @@ Plan plan_fold(const FoldOptions& options, PlannedFiles& planned) {
   if (compares)
     plan.add(
         fmt::format("compare before and after on the group {} of {}", options.data.split, options.data.data),
+        // The module of `running` is folded by now, so the network before folding is loaded a second time.
         [&options, before = *planned.network(options.checkpoint), running](Output& output, auto& result) {
           compare_folded(options, before, running, output, result);
         });

@@ -39,6 +39,7 @@ std::vector<std::int64_t> encode_pieces(const TokenTable& table, const std::stri
   const TemporaryFolder folder;
   write_file(folder.file("tokenizer.json"), table.text());
   write_file(folder.file("text"), text);
+  // The text goes through a file: arguments have a length limit and may be seen by other users.
   const ProgramLimits limits{.output_file = folder.file("ids"),
                              .error_file = folder.file("errors"),
                              .input_file = folder.file("text")};
@@ -49,6 +50,8 @@ std::vector<std::int64_t> encode_pieces(const TokenTable& table, const std::stri
       fq::detail::parse_json<nlohmann::json>(read_file(limits.output_file)));
 }
 
+// A network with a tokenizer.json needs the rules of the tokenizers package. Characters and words are split
+// here.
 std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const TextOptions& options) {
   const std::string& prompt = *options.prompt;
   std::vector<std::int64_t> ids;
@@ -56,15 +59,17 @@ std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const TextOp
     ids = tokenizer.table() != nullptr ? encode_pieces(*tokenizer.table(), prompt, options)
                                        : tokenizer.encode(prompt);
   } catch (const ArgumentError& error) {
+    // The library names its argument "the text". The message of the command names the flag.
     const std::string what = error.what(), text = "[tokens] the text";
     if (!what.starts_with(text)) throw;
     throw ArgumentError("[generate] --prompt" + what.substr(text.size()));
   }
-  FQ_CHECK(!ids.empty(), "generate", "--prompt has no {}: give one or more to begin with",
+  FQ_CHECK(!ids.empty(), "generate", "--prompt has no {}: use one or more to begin with",
            tokenizer.unit_name());
   return ids;
 }
 
+// Returns i64 [count, T]: the same prompt in every row. Rows draw their tokens independently.
 Tensor repeat_prompt(const std::vector<std::int64_t>& ids, std::int64_t count) {
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < count; ++i) all.insert(all.end(), ids.begin(), ids.end());
@@ -99,7 +104,8 @@ FlagSet generate_flags(TextOptions& options) {
 
 GenerateOptions generate_options(const TextOptions& options, std::int64_t trained) {
   const std::int64_t context = options.context.value_or(trained);
-  FQ_CHECK(context <= trained, "generate", "--context is '{}': give a whole number from 1 to {}", context,
+  // Positions beyond the training length have no trained embedding.
+  FQ_CHECK(context <= trained, "generate", "--context is '{}': use a whole number from 1 to {}", context,
            trained);
   return {.tokens = options.tokens,
           .temperature = options.temperature,
@@ -114,6 +120,7 @@ void print_texts(const Tokenizer& tokenizer, const Tensor& ids, Output& output,
   result["texts"] = nlohmann::ordered_json::array();
   for (std::int64_t i = 0; i < ids.dim(0); ++i) {
     const std::string text =
+        // `ids` is [count, T + tokens], prompt included.
         tokenizer.decode({ids.data<std::int64_t>() + i * ids.dim(1), std::size_t(ids.dim(1))});
     output.line(text);
     result["texts"].push_back(text);
@@ -122,7 +129,7 @@ void print_texts(const Tokenizer& tokenizer, const Tensor& ids, Output& output,
 
 Plan plan_generate(const TextOptions& options, PlannedFiles&) {
   if (!options.prompt) check_given({}, "prompt", "generate");
-  FQ_CHECK(!options.prompt->empty(), "generate", "--prompt is empty: give a token or more to begin with");
+  FQ_CHECK(!options.prompt->empty(), "generate", "--prompt is empty: use a token or more to begin with");
   const Network network = load_network(options.checkpoint);
   const Tokenizer tokenizer = make_tokenizer(network, options.checkpoint, "generate");
   check_calibrated(network, "generate");

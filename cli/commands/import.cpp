@@ -36,12 +36,14 @@ struct ImportFlags {
 /// Parses "3,32,32".
 Shape read_sizes(const std::string& text) {
   Shape shape;
+  // The second condition reads the empty part after a comma at the end, which is an error. An empty text is
+  // an empty shape.
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
     const auto end = std::min(text.find(',', begin), text.size());
     double size = 0;
     FQ_CHECK(read_number(std::string_view(text).substr(begin, end - begin), size) && size >= 1 &&
                  size <= 1 << 30 && size == double(std::int64_t(size)),
-             "import", "--input-shape is '{}': give whole numbers and commas, 3,32,32", text);
+             "import", "--input-shape is '{}': use whole numbers and commas, 3,32,32", text);
     shape.push_back(std::int64_t(size));
     begin = end + 1;
   }
@@ -54,7 +56,7 @@ std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
   for (const auto& given : flags.input_shape) {
     const auto equals = given.rfind('=');
     const std::string name = equals == std::string::npos ? "" : given.substr(0, equals);
-    FQ_CHECK(equals != 0, "import", "--input-shape is '{}': give SIZES or NAME=SIZES", given);
+    FQ_CHECK(equals != 0, "import", "--input-shape is '{}': use SIZES or NAME=SIZES", given);
     const bool is_new =
         shapes.emplace(name, read_sizes(equals == std::string::npos ? given : given.substr(equals + 1)))
             .second;
@@ -68,7 +70,7 @@ std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
 Shape read_shape(const ImportFlags& flags) {
   const auto shapes = read_shapes(flags);
   FQ_CHECK(shapes.empty() || (shapes.size() == 1 && shapes.contains("")), "import",
-           "--input-shape NAME=SIZES is for inputs of ONNX files: give SIZES alone");
+           "--input-shape NAME=SIZES is for inputs of ONNX files: use SIZES alone");
   return shapes.empty() ? Shape{} : shapes.at("");
 }
 
@@ -78,7 +80,7 @@ std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
   for (const auto& given : flags.fix_input) {
     const auto equals = given.rfind('=');
     FQ_CHECK(equals != std::string::npos && equals > 0 && equals + 1 < given.size(), "import",
-             "--fix-input is '{}': give NAME=NUMBER or NAME=FILE.npy", given);
+             "--fix-input is '{}': use NAME=NUMBER or NAME=FILE.npy", given);
     const std::string name = given.substr(0, equals), text = given.substr(equals + 1);
     double number = 0;
     const bool is_new = fixed
@@ -92,8 +94,10 @@ std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
 
 ImportOptions read_options(const ImportFlags& flags) {
   const std::filesystem::path file(flags.model);
+  // A folder may be given with a slash at the end.
   const auto name = file.has_filename() ? file.stem() : file.parent_path().filename();
   auto shapes = read_shapes(flags);
+  // The entry without a name is the shape of all inputs. It may be missing.
   Shape shape = shapes[""];
   shapes.erase("");
   return {.sample_shape = std::move(shape),
@@ -163,7 +167,7 @@ bool is_weights(const std::string& path) {
 std::pair<Network, std::string> read_weights(const ImportFlags& flags) {
   const std::string& path = flags.model;
   FQ_CHECK(flags.network && !flags.input_shape.empty(), "import",
-           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too, or put a "
+           "{} has weights and no network: use --network FILE|NAME and --input-shape SIZES too, or put a "
            "config.json of transformers into its folder",
            path);
   const auto spec = ModelSpec::load(*flags.network, flags.network_options);
@@ -241,6 +245,7 @@ ordered_json write_transformer(const Network& network, const std::string& path, 
           {"tokens", tokens ? classes : 0}};
 }
 
+// Counts parameters, without buffers (running means).
 std::int64_t parameter_count(const ImportedModel& model) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : model.state.tensors())
@@ -303,6 +308,7 @@ struct Imported {
 };
 
 Imported import_weights(const ImportFlags& flags) {
+  // The file is read when the plan is made. The step only writes the checkpoint.
   const auto [network, text] = read_weights(flags);
   return {network,
           [network = network, text = text, shape = read_shape(flags),
@@ -330,6 +336,7 @@ Imported import_model(const ImportFlags& flags) {
 
 Plan plan_import(const ImportFlags& flags, PlannedFiles& planned) {
   Plan plan;
+  // A file of an earlier phase cannot be read yet.
   if (planned.holds(flags.model)) {
     planned.add(flags.output);
     return plan;

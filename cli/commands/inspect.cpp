@@ -54,6 +54,7 @@ std::int64_t quantizing_nodes(const OnnxModel& model) {
   });
 }
 
+// Lists initializers, which are the weights and scales of the file.
 ordered_json inspect_onnx(const std::string& path, Output& output) {
   const OnnxModel model = load_onnx(path);
   Tensors tensors(output);
@@ -63,8 +64,8 @@ ordered_json inspect_onnx(const std::string& path, Output& output) {
   const std::string producer =
       model.producer + (model.producer_version.empty() ? "" : " " + model.producer_version);
   output.line(fmt::format("ONNX of {}: opset {}, IR version {}; {} nodes, {} of them quantize; {} tensors",
-                          producer.empty() ? "a program that does not say its name" : producer, model.opset,
-                          model.ir_version, model.nodes.size(), quantizers, tensors.json().size()));
+                          producer.empty() ? "an unnamed program" : producer, model.opset, model.ir_version,
+                          model.nodes.size(), quantizers, tensors.json().size()));
   return {{"kind", "onnx"},
           {"producer", model.producer},
           {"opset", model.opset},
@@ -74,6 +75,7 @@ ordered_json inspect_onnx(const std::string& path, Output& output) {
           {"tensors", tensors.json()}};
 }
 
+// Returns a text of the metadata, or an empty one for a missing key and a value of another type.
 std::string metadata_text(const GgufModel& model, const char* key) {
   const auto* value = model.value(key);
   const auto* text = value != nullptr ? std::get_if<std::string>(value) : nullptr;
@@ -103,6 +105,7 @@ ordered_json inspect_safetensors(const std::string& path, Output& output) {
   const SafetensorsFile file(path);
   Tensors tensors(output);
   for (const auto& entry : file.entries()) tensors.add(entry.name, entry.dtype, entry.shape);
+  // Packed weights have a scale tensor next to them, by the naming of ModelOpt and compressed-tensors.
   const auto scales = std::ranges::count_if(
       file.entries(), [](const auto& entry) { return entry.name.ends_with("weight_scale"); });
   output.line(
@@ -122,6 +125,7 @@ std::optional<ordered_json> inspect_exported(const std::string& path, Output& ou
   return std::nullopt;
 }
 
+// Reads the header only.
 bool is_state_file(const std::string& path) {
   try {
     static_cast<void>(state_file_info(path));
@@ -137,6 +141,7 @@ OptimizerOptions saved_optimizer(const StateDict& state) {
   if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string())
     return options;
   options.kind = state.attribute("optimizer/type").get<std::string>();
+  // SGD without momentum saves no tensors.
   if (state.sub("optimizer").size() == 0) options.momentum = 0;
   return options;
 }
@@ -182,6 +187,7 @@ ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Out
        << (compressed ? ", compressed" : "");
   output.line(text.str());
   ordered_json result{{"kind", "checkpoint"}};
+  // Compressed weights cannot be trained, so there is no training step to plan.
   if (!compressed) result["memory"] = inspect_memory(network, saved_optimizer(state), batch, output);
   result.update({{"compressed", compressed},
                  {"identity", network.identity().to_json()},
@@ -213,6 +219,7 @@ ordered_json inspect_group(const std::string& path, const std::string& group, Ou
   options.may_lack_labels = true;
   options.check_layout = false;
   const auto kind = fq::detail::DataFile(path, options).label_kind();
+  // Labels are opened only if they are classes, whose count and names are printed.
   options.labels = kind && kind->classes();
   const Hdf5Dataset data(path, options);
   output.line(fmt::format("{:<6} {} samples of {}, {}", group, data.size(), to_string(data.sample_shape()),
@@ -234,7 +241,7 @@ void check_inspectable(const std::string& path) {
   if (!path.ends_with(".html") && !path.ends_with(".json")) return;
   if (fq::detail::file_kind(path) != "a text file") return;
   throw FileError(path, "",
-                  fmt::format("[inspect] {} is a text file: give a checkpoint or another file that fakequant "
+                  fmt::format("[inspect] {} is a text file: use a checkpoint or another file that fakequant "
                               "wrote as HDF5, a data set, or a .onnx, .gguf or .safetensors file",
                               path));
 }
@@ -254,6 +261,7 @@ FlagSet inspect_flags(InspectOptions& options) {
 
 ordered_json inspect(const InspectOptions& options, Output& output) {
   if (options.reports_calibration) return inspect_calibration(options, output);
+  // The content decides for files of fakequant, the suffix for other formats. HDF5 is the last guess.
   const std::string path = read_checkpoint_path(options.file);
   if (is_state_file(path)) return inspect_state(path, options.data.batch, output);
   if (auto found = inspect_exported(path, output)) return *std::move(found);
@@ -262,6 +270,7 @@ ordered_json inspect(const InspectOptions& options, Output& output) {
 }
 
 Plan plan_inspect(const InspectOptions& options, PlannedFiles& planned) {
+  // In a recipe, all inputs must exist or be written by an earlier phase.
   const std::pair<const char*, std::string> files[]{{"file", options.file},
                                                     {"data", options.data.data},
                                                     {"state", options.state},

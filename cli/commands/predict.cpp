@@ -29,16 +29,18 @@ struct PredictOptions {
 };
 
 /// Returns the number of predictions of each class.
-std::vector<std::int64_t> count_answers(const Tensor& logits) {
+std::vector<std::int64_t> count_predictions(const Tensor& logits) {
   if (logits.rank() != 2) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(logits.dim(1)));
   const Tensor found = predictions(logits);
   for (std::int64_t i = 0; i < found.numel(); ++i)
+    // Logits with NaN have the prediction -1.
     if (const auto c = found.data<std::int64_t>()[i]; c >= 0) ++counts[static_cast<std::size_t>(c)];
   return counts;
 }
 
-std::string answers_text(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
+// Only classes that were predicted, so that the line stays short.
+std::string counts_text(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t c = 0; c < counts.size(); ++c)
     if (counts[c] > 0)
@@ -47,7 +49,7 @@ std::string answers_text(const std::vector<std::int64_t>& counts, const std::vec
   return text;
 }
 
-ordered_json answers_json(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
+ordered_json counts_json(const std::vector<std::int64_t>& counts, const std::vector<std::string>& names) {
   ordered_json list = ordered_json::array();
   for (std::size_t c = 0; c < counts.size(); ++c)
     list.push_back(
@@ -72,6 +74,8 @@ FlagSet predict_flags(PredictOptions& options) {
   return set;
 }
 
+// `samples` is the first axis of the logits. Only the first value is named: a NaN in the weights reaches
+// every sample.
 void warn_not_finite(const Tensor& logits, std::int64_t samples) {
   if (const auto found = fq::detail::find_not_finite({{"outputs", logits}}))
     log(LogLevel::warning, fmt::format("[predict] the outputs for sample {} have {}",
@@ -82,27 +86,30 @@ void predict(const PredictOptions& options, const RunningNetwork& running, Outpu
              ordered_json& result) {
   Network network = *running.network;
   const auto& data = running.data;
+  // Not in the plan, because a dry run does not use a GPU.
   network.module().to(chosen_device(options.general, "predict"));
   const auto classes = network.identity().class_names;
   const Task task = network.task();
   std::vector<std::string> datasets;
   std::vector<std::int64_t> counts;
+  // Called once: without a limit of `part_bytes` all predictions are one part.
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
+    // All ranks have all predictions. One of them writes the file.
     if (is_first_rank()) save_state(options.output, state, "predictions");
     warn_not_finite(state.at("logits"), data->size());
     datasets = state.names();
-    if (takes_classes(task.loss)) counts = count_answers(state.at("logits"));
+    if (takes_classes(task.loss)) counts = count_predictions(state.at("logits"));
   };
   predict_parts(network, data, options.data.batch, {.codes = options.codes}, save, output, "predict");
-  if (!classes.empty() && !counts.empty()) output.line(answers_text(counts, classes));
+  if (!classes.empty() && !counts.empty()) output.line(counts_text(counts, classes));
   output.line(fmt::format("{} {}, {} datasets in {}", data->size(), sample_noun(*data), datasets.size(),
                           options.output));
   result = {{"output", options.output},
             {"count", data->size()},
             {"datasets", datasets},
-            {"answers", answers_json(counts, classes)}};
+            {"answers", counts_json(counts, classes)}};
 }
 
 Plan plan_predict(const PredictOptions& options, PlannedFiles& planned) {

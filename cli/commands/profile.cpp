@@ -18,14 +18,16 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// The other ranks do the same work.
 bool wanted(const Flags& flags) { return flags.given("profile") && is_first_rank(); }
 
+// The path of --profile=FILE, else a file in the run directory, else one next to the checkpoint.
 std::string trace_path(const Flags& flags) {
   if (!flags.text("profile").empty()) return flags.text("profile");
   if (const auto folder = run_folder(flags)) return folder->file("profile.json");
   const std::string output = flags.text("output");
   FQ_CHECK(allows_sibling_files(output), flags.command(),
-           "--profile: {} is no file, so the trace has no default name: give --profile=FILE", output);
+           "--profile: {} is no file, so the trace has no default name: use --profile=FILE", output);
   return sibling_path(output, ".profile.json");
 }
 
@@ -90,10 +92,12 @@ struct Line {
 /// Returns the layer of a module: "conv1.input_quantizer" is part of conv1.
 std::string layer_name(const std::string& path) {
   const std::size_t dot = path.rfind('.');
+  // The last part of the path names a quantizer, or a part of one: "input_quantizer", "weight_quantizer.0".
   const bool quantizer = path.find("_quantizer", dot == std::string::npos ? 0 : dot) != std::string::npos;
   return quantizer && dot != std::string::npos ? path.substr(0, dot) : path;
 }
 
+// Returns the column of a kind of work, or kColumns.size() for one that only counts in the sum.
 std::size_t column_index(const std::string& kind) {
   if (kind.starts_with("quantize") || kind == "tensor_quantizer forward") return 0;
   if (kind == "product forward") return 1;
@@ -108,6 +112,7 @@ std::string row_label(const ProfileRow& row) {
   return row.layer.empty() ? fmt::format("({})", row.kind) : layer_name(row.layer);
 }
 
+// Lines in the order of their first row, and the sum at the end.
 std::vector<Line> layer_lines(const Profile& profile) {
   std::vector<Line> lines;
   Line all{"all"};
@@ -115,6 +120,7 @@ std::vector<Line> layer_lines(const Profile& profile) {
     const std::string label = row_label(row);
     auto line = std::ranges::find(lines, label, &Line::label);
     if (line == lines.end()) line = lines.insert(lines.end(), {label});
+    // Cells that belong to no column are in "all", the last cell.
     for (Cells* cells : {&line->cells, &all.cells}) {
       if (column_index(row.kind) < kColumns.size()) (*cells)[column_index(row.kind)] += row.milliseconds;
       cells->back() += row.milliseconds;

@@ -59,6 +59,7 @@ struct QatRun {
 /// decides.
 std::optional<bool> self_distillation(const TrainingOptions& training) {
   if (training.teacher.teacher) return training.teacher.is_self();
+  // Flags that change samples, labels or loss, or load other weights, switch the default teacher off.
   const bool decides = !training.sampling.augment.empty() || training.label_smoothing ||
                        training.model.init || training.task.loss;
   return decides ? std::optional(false) : std::nullopt;
@@ -84,6 +85,7 @@ LowRankOptions low_rank_options(const AdapterOptions& adapters) {
 
 TrainerOptions qat_trainer_options(const QatFlags& flags) {
   TrainerOptions out = trainer_options(flags.training);
+  // The start of a fine-tuning may be better than every epoch, and is then the best checkpoint.
   out.validation.validate_start = flags.training.val_fraction > 0;
   out.execution.backward = flags.backward;
   out.ranges.amax_momentum = flags.amax_momentum;
@@ -100,7 +102,7 @@ void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
   FQ_CHECK(
       !flags.amax_gradient || trainer.ranges.amax == AmaxMode::learned || trainer.ranges.learn_weight_ranges,
       "qat",
-      "--set amax_gradient requires learned ranges: give --amax learned or --set learn_weight_ranges=true, "
+      "--set amax_gradient requires learned ranges: use --amax learned or --set learn_weight_ranges=true, "
       "or leave it out");
 }
 
@@ -113,11 +115,13 @@ void check_formats(const QatRun& qat, const QatFlags& flags) {
   const bool quantized = qat.run.network.quantized();
   const std::string& checkpoint = flags.training.checkpoint;
   FQ_CHECK(quantized || has_format, "qat",
-           "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
+           "{} is not quantized: use --preset or --config, or run fakequant calibrate first",
            flags.training.model.init.value_or(checkpoint));
   if (!quantized) return;
   FQ_CHECK(!options.preset && !options.config && !chooses, "qat", "{} is already quantized: leave out {}",
            checkpoint, chooses ? "--preset and --effective-bits" : "--preset and --config");
+  // Flags of quantization and calibration have no effect on a quantized network, which is an error rather
+  // than silence.
   std::string detail = options.first_detail();
   if (flags.calibration.percentile) detail = flag_text("qat", "percentile");
   if (flags.calibration.samples) detail = "--samples";
@@ -138,6 +142,7 @@ std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planne
   auto [network, initialised] = starting_network(training.checkpoint, training.model, training.task,
                                                  training.data, "train", planned, "qat");
   if (!network) {
+    // An earlier phase writes the checkpoint. The data can be checked now, the network when the phase runs.
     static_cast<void>(open_any_data(training.data, "train", true, parse_task(training.task, "qat").labels()));
     return std::nullopt;
   }
@@ -158,12 +163,15 @@ std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planne
 /// Places quantizers, unless --config does not exist yet or formats are chosen first.
 void place_planned(QatRun& qat, const QatFlags& flags, const PlannedFiles& planned) {
   const QuantizationOptions& options = flags.quantization;
+  // The choice of formats runs the network on data, so it is a step of the run and not part of the plan.
   qat.places_later = flags.formats.effective_bits || (options.config && planned.holds(*options.config));
   if (qat.run.network.quantized()) return;
   if (options.config && planned.holds(*options.config)) return;
   qat.quantization = read_quantization(options, flags.formats.effective_bits.has_value());
   if (flags.formats.effective_bits)
     return check_plannable(qat.run.network, flags.formats, options, *qat.quantization);
+  // A resumed run has the ranges of its checkpoint. It does not calibrate, so flags of calibration are not
+  // checked.
   const std::optional<bool> images = !options.skips_calibration();
   place_quantizers(qat.run.network, options, flags.calibration, *qat.quantization,
                    qat.run.resume ? std::nullopt : images);
@@ -178,8 +186,11 @@ void check_mask(const QatRun& qat, const QatFlags& flags, const TrainerOptions& 
 /// Throws the errors of the run before its first step.
 void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
   const Run& run = qat.run;
+  // A network that this run quantizes gets its ranges later, unless --method none skips the calibration.
   if (!run.resume && (from_file || flags.quantization.skips_calibration()))
     check_calibrated(run.network, "qat");
+  // A copy: the options are completed once more in `prepare_qat`, when the teacher is known. Here they only
+  // serve for checks.
   TrainerOptions trainer = qat.options.training;
   complete_training(trainer, run.network.identity().config(), choices(flags), false, is_text(*run.data));
   check_ranges(trainer, flags);
@@ -188,6 +199,7 @@ void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
   check_training(run, flags.training, std::move(trainer));
 }
 
+// Checked again, because the output may have been written since the plan was made.
 void begin(QatRun& qat, const QatFlags& flags, Output& output) {
   qat.run.resume = resuming(flags.training);
   open_run_folder(*flags.training.line);
@@ -198,6 +210,7 @@ void begin(QatRun& qat, const QatFlags& flags, Output& output) {
 void quantize_run(QatRun& qat, const QatFlags& flags, Output& output) {
   Run& run = qat.run;
   const QuantizationOptions& options = flags.quantization;
+  // Empty for a checkpoint that is quantized already.
   if (!qat.quantization) return;
   if (qat.places_later) {
     const auto samples = some_samples(run.data, flags.calibration.sample_count(), 0);
@@ -219,6 +232,7 @@ void quantize_run(QatRun& qat, const QatFlags& flags, Output& output) {
 nlohmann::ordered_json train_quantized(QatRun& qat, const QatFlags& flags, Output& output) {
   Run& run = qat.run;
   if (!run.resume) warn_unless_exportable(run.network, "qat");
+  // `prepare_qat` calls it after the teacher was copied from the network of the start.
   if (run.resume) qat.options.restore = [&](Network& network) { restore(network, run.out); };
   QatPlan plan = fq::prepare_qat(run.network, run.data, qat.options);
   TrainerOptions trainer = std::move(plan.training);
@@ -228,6 +242,7 @@ nlohmann::ordered_json train_quantized(QatRun& qat, const QatFlags& flags, Outpu
   output.line(describe_training(trainer, plan.self_distillation));
   auto result = train_network(run, std::move(trainer), flags.training, output);
   warn_of_quantizers(run.network, run.data, "qat");
+  // Both accuracies are on the same training samples, so their difference is the effect of the training.
   if (const auto after = sample_accuracy(run.network, run.data); plan.before && after) {
     result["training_images"] = {{"count", after->images},
                                  {"float", 100 * plan.before->in_float},
@@ -317,6 +332,8 @@ FlagSet qat_flags(QatFlags& flags) {
 }
 
 /// A run of a plan, shared by its steps. The lock of its run directory is held until the last step.
+/// Steps are copyable functions, so they share the run by pointer. Each step continues with the result of the
+/// one before.
 struct SharedRun {
   std::optional<QatRun> qat;
   std::unique_ptr<FolderLock> lock;
@@ -330,6 +347,7 @@ void add_steps(Plan& plan, const QatFlags& flags, const std::shared_ptr<SharedRu
     begin(shared->qat.value(), flags, output);
   });
   const bool quantizes = flags.quantization.preset || flags.quantization.config;
+  // Without a step for a network that the plan knows to be quantized.
   if (quantizes && !(shared->qat && shared->qat->run.network.quantized() && !shared->qat->quantization)) {
     std::string text = quantization_step(flags.quantization);
     if (flags.formats.effective_bits)
@@ -362,8 +380,10 @@ Plan plan_qat(const QatFlags& flags, PlannedFiles& planned) {
     check_batches(qat->run, training);
     (void)read_mask(qat->run.network, flags.calibration);
     place_planned(*qat, flags, planned);
+    // Quantizers are placed unless formats are chosen later. Without them the Trainer cannot check the run.
     if (qat->run.network.quantized()) check_run(*qat, flags, from_file);
   }
+  // Later phases may read the network only if its quantizers are known.
   const bool known = qat && qat->run.network.quantized();
   plan_outputs(known ? &qat->run.network : nullptr, training, planned);
   Plan plan;

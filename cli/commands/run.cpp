@@ -21,6 +21,7 @@ using nlohmann::ordered_json;
 class Pace {
  public:
   [[nodiscard]] double here(double expected) const {
+    // The ratio of all completed phases corrects the expectation of the next one for this machine.
     return expected_ > 0 ? expected * taken_ / expected_ : expected;
   }
   void done(double expected, double seconds) {
@@ -53,6 +54,7 @@ class PhaseRunner {
     announce(phase, index, recipe_.phases.size(), pace_, output);
     const auto call = find_command(phase.command).call();
     const Stopwatch watch;
+    // The phase is planned once more here, with the files that earlier phases have written by now.
     ordered_json result = run_checked(*call, Flags(call->set(), phase.arguments), output);
     const double seconds = watch.seconds();
     output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
@@ -88,6 +90,7 @@ template <class Check>
 void visit_phases(const Recipe& recipe, Check&& check) {
   for (const Phase& phase : recipe.phases)
     naming_phase(phase, [&] {
+      // Every check uses a new call: options of one phase must not reach the next.
       const auto call = find_command(phase.command).call();
       const Flags flags(call->set(), phase.arguments);
       call->set().assign(flags);
@@ -123,12 +126,13 @@ void make_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw FileError(folder, {},
-                    fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
+                    fmt::format("[run] {}: {}: use a folder that can be made", folder, error.message()));
 }
 
 /// Plans every phase with the planned files of earlier phases. Returns the checks of programs. Leaves
 /// warnings to the run.
 std::vector<std::function<void()>> plan_phases(const Recipe& recipe) {
+  // Each phase logs its warnings when it runs.
   const QuietLog later;
   PlannedFiles planned;
   std::vector<std::function<void()>> programs;
@@ -184,6 +188,8 @@ class RecipeInvocation : public Invocation {
  public:
   [[nodiscard]] const FlagSet& set() const override { return set_; }
 
+  // Plans all phases before the first one runs, so that an error in a late phase costs no training. `watch`
+  // starts here, and the report has the time of the planning too.
   [[nodiscard]] Plan plan(const Flags& flags, PlannedFiles&) override {
     const Stopwatch watch;
     recipe_ = read_recipe(options_.recipe, flags);
@@ -200,6 +206,7 @@ class RecipeInvocation : public Invocation {
     return plan;
   }
 
+  // Cheap checks first. Folders are created only if every phase is valid.
   ordered_json run(const Flags& flags, Output& output) override {
     apply_general_flags(flags);
     PlannedFiles none;

@@ -48,6 +48,7 @@ constexpr const char* kPlanFormats = "w4a8,int8,none";
 AutoQuantizeOptions plan_options(const SensitivityOptions& options) {
   AutoQuantizeOptions out;
   out.constraint.effective_bits = options.effective_bits;
+  // Percent on the command line, a share in the library.
   if (options.accuracy_budget) out.constraint.accuracy_budget = *options.accuracy_budget / 100;
   out.formats = listed_words(options.formats.value_or(kPlanFormats));
   out.config = read_base_quantization(options.quantization).dump();
@@ -57,6 +58,7 @@ AutoQuantizeOptions plan_options(const SensitivityOptions& options) {
   return out;
 }
 
+// These flags have no effect on the table of a calibrated network.
 void check_plan_flags(const SensitivityOptions& options) {
   const std::pair<const char*, bool> given[]{{"plan", options.plan.has_value()},
                                              {"output", options.output.has_value()},
@@ -66,7 +68,7 @@ void check_plan_flags(const SensitivityOptions& options) {
                                              {"keep-bn", options.quantization.keep_bn}};
   for (const auto& [name, is_given] : given)
     FQ_CHECK(options.makes_plan() || !is_given, "sensitivity",
-             "--{} is for a plan: give --effective-bits or --accuracy-budget", name);
+             "--{} is for a plan: use --effective-bits or --accuracy-budget", name);
   FQ_CHECK(!options.makes_plan() || !options.report, "sensitivity",
            "--report is for a calibrated network: a plan is written by --plan");
 }
@@ -80,12 +82,14 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Sensi
            "{} is not quantized: run fakequant calibrate first, or give --effective-bits or "
            "--accuracy-budget for a plan",
            file);
+  // A plan compares formats with floats, so it needs the float network.
   FQ_CHECK(!network.quantized() || !options.makes_plan(), "sensitivity",
            "{} is already quantized: a plan begins with a float checkpoint", file);
   auto data =
       open_network_data(network, options.data.data, options.data.split, Labels::if_there, "sensitivity");
+  // Divergence compares outputs with the float outputs and needs no labels.
   FQ_CHECK(data->classes() > 0 || options.score != DamageScore::loss, "sensitivity",
-           "--score loss needs labels, and {} has none: give data with y, or --score divergence",
+           "--score loss needs labels, and {} has none: use data with y, or --score divergence",
            options.data.data);
   check_classifies(network, "sensitivity");
   return data;
@@ -96,6 +100,7 @@ void check_not_stopped() {
 }
 
 ordered_json measure(Network& network, DataLoader& data, const SensitivityOptions& options, Output& output) {
+  // A signal during the measurement only sets a flag, which is checked afterwards.
   const auto report = sensitivity(network.module(), data,
                                   {.order = options.score.value_or(DamageScore::loss), .ranks = run_ranks()});
   check_not_stopped();
@@ -168,18 +173,21 @@ FlagSet sensitivity_flags(SensitivityOptions& options) {
 void check_plan(Network* network, const SensitivityOptions& options) {
   const AutoQuantizeOptions plan = plan_options(options);
   if (network == nullptr) return;
+  // Formats are measured in the network that is deployed, which has no batch norms.
   if (!options.quantization.keep_bn && !network->folded()) network->fold();
   naming_flags([&] { check_auto_quantize(network->module(), network->input_shape(), plan); });
 }
 
 Plan plan_sensitivity(const SensitivityOptions& options, PlannedFiles& planned) {
   auto network = planned.network(options.checkpoint);
+  // Data for a network of an earlier phase is only checked to be readable.
   const auto data = network ? prepare_sensitivity(*network, options)
                             : open_any_data(options.data.data, options.data.split, false, LabelType::numbers);
   const auto samples = some_samples(data, options.samples, 0);
   if (options.makes_plan()) check_plan(network ? &*network : nullptr, options);
   if (network && !options.makes_plan() && !planned.holds(options.checkpoint))
     check_calibrated(*network, "sensitivity");
+  // A later phase may use the plan as --config. Its content is known after the measurement.
   for (const auto& file : {options.report, options.plan, options.output})
     if (file) planned.add(*file);
   Plan plan;

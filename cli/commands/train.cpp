@@ -19,9 +19,10 @@ struct TrainOptions {
   bool fold_bn = false;
 };
 
+// Empty for a checkpoint that an earlier phase writes.
 std::optional<Network> starting_checkpoint(const TrainingOptions& options, const PlannedFiles& planned) {
-  FQ_CHECK(!options.model.model, "train", "--model and --checkpoint: give one");
-  FQ_CHECK(!options.model.init, "train", "--init and --checkpoint: give one, --init with --model");
+  FQ_CHECK(!options.model.model, "train", "--model and --checkpoint: use one");
+  FQ_CHECK(!options.model.init, "train", "--init and --checkpoint: use one, --init with --model");
   auto network = planned.network(options.checkpoint);
   if (!network) return network;
   check_not_compressed(*network, "train", options.checkpoint);
@@ -63,6 +64,7 @@ std::optional<Run> prepare(const TrainingOptions& options, const PlannedFiles& p
 bool finished_and_folded(const Run& run) {
   const StateDict state = load_checkpoint(run.out);
   Identity wanted = run.network.identity();
+  // Folding is the only allowed difference between the network of the run and the file.
   wanted.folded = load_identity(state, run.out).folded;
   check_same_network(wanted, state, run.out);
   return wanted.folded && !has_training_state(state);
@@ -81,6 +83,7 @@ void train(const TrainOptions& options, Run run, TrainerOptions trainer, Output&
   const TrainingOptions& training = options.training;
   const auto lock = lock_run(*training.line);
   run.resume = resuming(training);
+  // Repeating the command of a finished run changes nothing and succeeds.
   if (run.resume && finished_and_folded(run)) {
     output.line(run.out + " is finished");
     result = {{"output", run.out}};
@@ -89,6 +92,7 @@ void train(const TrainOptions& options, Run run, TrainerOptions trainer, Output&
   open_run_folder(*training.line);
   if (!run.initialised.empty()) output.line(run.initialised);
   result = train_network(run, std::move(trainer), training, output);
+  // One rank writes the file. The others have the same values.
   if (options.fold_bn && is_first_rank()) fold_trained(run.out, output, result);
 }
 
@@ -116,6 +120,7 @@ FlagSet train_flags(TrainOptions& options) {
 void plan_files(const Run* run, const TrainOptions& options, PlannedFiles& planned) {
   plan_outputs(run != nullptr ? &run->network : nullptr, options.training, planned);
   if (run == nullptr || !options.fold_bn) return;
+  // A network of the same structure: only the identity after folding is needed, not the values.
   Network folded = Network::create(run->network.identity());
   folded.fold();
   planned.add(run->out, folded);

@@ -31,6 +31,7 @@ struct VerifyOptions {
 };
 
 /// Returns "reason: remedy" from the engine's report, as far as they are present.
+/// The first reason is enough for a message, --json has all.
 std::string explanation(const ordered_json& report) {
   const auto first = [&](const char* key, const char* before) {
     const auto& texts = report.at(key);
@@ -39,6 +40,7 @@ std::string explanation(const ordered_json& report) {
   return first("reasons", ": ") + first("ways", ": ");
 }
 
+// A missing or wrong file is found before an engine is installed, which takes minutes.
 void check_model(const std::string& model, const VerifyEngine& engine) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(model, none))
@@ -46,14 +48,13 @@ void check_model(const std::string& model, const VerifyEngine& engine) {
                     fmt::format("[verify] {} is not a file: write it by fakequant export --format {}", model,
                                 engine.format));
   if (fq::detail::file_kind(model) == "a file of fakequant")
-    throw FileError(
-        model, "",
-        fmt::format("[verify] {} is a checkpoint: give the file that fakequant export --format {} "
-                    "writes of it, and the checkpoint by --checkpoint",
-                    model, engine.format));
+    throw FileError(model, "",
+                    fmt::format("[verify] {} is a checkpoint: use the file that fakequant export --format {} "
+                                "writes of it, and the checkpoint by --checkpoint",
+                                model, engine.format));
 }
 
-/// An engine and the network to compare. The network is folded after the engine has run.
+/// An engine and the network to compare. The comparison folds the network, so each engine has its own.
 struct Comparison {
   const VerifyEngine* engine;
   std::optional<Network> network;
@@ -82,6 +83,7 @@ void verify_in_engines(const std::vector<Comparison>& comparisons, const std::sh
     const auto report = run_comparison(comparison, data, options, output);
     reports.push_back(ordered_json{{"name", name}});
     reports.back().update(report);
+    // All engines run before the command fails, so that one call reports every difference.
     if (report.at("same").get<bool>()) continue;
     const std::string where = comparisons.size() > 1 ? fmt::format(" in {}", name) : "";
     failures += fmt::format("{}{} does not compute what {} does{}{}", failures.empty() ? "" : "; ",
@@ -91,10 +93,12 @@ void verify_in_engines(const std::vector<Comparison>& comparisons, const std::sh
     result["engines"] = reports;
   else
     result.update(reports.front());
+  // With one engine, its report is the result, and the name is no part of it.
   result.erase("name");
   if (!failures.empty()) throw FailedCheck(fmt::format("[verify] {}", failures), result);
 }
 
+// TensorRT is not run: its rules for explicit quantization are checked on the graph.
 void verify_rules(const std::string& path, Output& output, ordered_json& result) {
   const OnnxModel model = load_onnx(path);
   const auto breaks = tensorrt_rule_breaks(model);
@@ -111,7 +115,7 @@ void verify_rules(const std::string& path, Output& output, ordered_json& result)
             {"nodes", model.nodes.size()},
             {"breaks", listed}};
   if (!breaks.empty())
-    throw FailedCheck(fmt::format("[verify] TensorRT does not take {}: {} breaks of its rules, first at {}",
+    throw FailedCheck(fmt::format("[verify] TensorRT rejects {}: {} violations of its rules, first at {}",
                                   path, breaks.size(), breaks.front().node),
                       result);
 }
@@ -157,7 +161,9 @@ Plan plan_verify(const VerifyOptions& options, PlannedFiles& planned) {
   if (options.target == "tensorrt") return plan_rules(options, planned);
   check_given(options.checkpoint, "checkpoint", "verify");
   check_given(options.data.data, "data", "verify");
+  // A malformed option is an error before an engine is installed.
   (void)session_options(options.engine.session);
+  // One engine, or with "all" every engine for the suffix of the file.
   const auto engines = find_engines(options.engine_name, options.model);
   if (!planned.holds(options.model))
     for (const VerifyEngine* engine : engines) check_model(options.model, *engine);

@@ -20,14 +20,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// The report comes from another program, which may be broken or the wrong one. Its size, types and sums are
+// checked, so that `verify` never passes a file by mistake.
 constexpr std::uintmax_t kLongestReport = 32u << 20;
 constexpr std::size_t kShownOfValue = 60;
 
 [[noreturn]] void refuse_report(const std::string& what) {
   throw BackendError(
-      fmt::format("[verify] {}: nothing is known about the file; name a Python 3 that runs fakequant.engines "
-                  "by --python or "
-                  "FAKEQUANT_PYTHON",
+      fmt::format("[verify] {}, so the comparison has no result. Use a Python 3 that runs fakequant.engines "
+                  "(--python or FAKEQUANT_PYTHON)",
                   what));
 }
 
@@ -54,6 +55,7 @@ class ReportFields {
     return *whole;
   }
   [[nodiscard]] double share(const std::string& key) const {
+    // The negated comparison also rejects NaN.
     if (!at(key).is_number() || !(at(key).get<double>() >= 0)) wrong(key, "a number of 0 or more is needed");
     return at(key).get<double>();
   }
@@ -103,6 +105,7 @@ void check_differences(const ReportFields& side, std::int64_t logits,
   std::int64_t codes = 0, different = 0;
   for (const auto& [name, count] : compared) codes += count;
   const ReportFields by_quantizer = side.object("different");
+  // The sum over quantizers must equal "codes_different", which `count` requires by equal bounds.
   for (const auto& [name, value] : by_quantizer.json().items()) {
     const auto found = compared.find(name);
     if (found == compared.end())
@@ -111,6 +114,7 @@ void check_differences(const ReportFields& side, std::int64_t logits,
   }
   static_cast<void>(side.count("codes_different", different, different));
   static_cast<void>(side.count("logit_bits_different", 0, logits));
+  // A sample flips if its predicted class differs. "answers" is the number of predictions.
   static_cast<void>(side.count("flips", 0, side.count("answers", 0, logits)));
   side.share_or_null("max_abs_diff");
   static_cast<void>(side.object("largest_steps"));
@@ -119,6 +123,8 @@ void check_differences(const ReportFields& side, std::int64_t logits,
 /// Returns the number of compared codes by quantizer. Only quantizers that the report lists as not compared
 /// or not in the file may be left out.
 std::map<std::string, std::int64_t> check_compared(const ReportFields& report, const Expected& expected) {
+  // Every expected quantizer must be compared or listed as missing. A report that leaves out a quantizer does
+  // not count as a comparison.
   const auto absent = report.texts("not_in_file");
   const ReportFields compared = report.object("compared"), missing = report.object("not_compared");
   std::map<std::string, std::int64_t> found;
@@ -140,11 +146,13 @@ void check_verdict(const ReportFields& report, int status, std::int64_t codes) {
   const bool same = report.flag("same");
   const auto limit = report.share("code_tolerance") * double(codes);
   const auto flips = report.share("flip_tolerance") * report.at("answers").get<double>();
+  // The verdict is computed again from the counts and tolerances of the report.
   const bool close = report.at("codes_different").get<double>() <= limit &&
                      report.at("flips").get<double>() <= flips &&
                      (tolerance > 0 || report.at("logit_bits_different") == 0);
   const bool whole = report.at("not_in_file").empty();
   if (same && !(close && whole)) refuse_report("the report says 'same' of counts that differ");
+  // Two independent channels, file and exit status, must agree.
   if (same != (status == 0))
     refuse_report(fmt::format("the report says {}, but the exit status was {}",
                               same ? "'same'" : "'not the same'", status));
@@ -207,9 +215,9 @@ bool is_onnxruntime(const VerifyEngine& engine) { return engine.home == "ort"; }
 std::vector<std::string> command_line(const EngineRun& run, const EngineHome& home, const Expected& expected,
                                       const TemporaryFolder& folder, const std::string& report) {
   const EngineOptions& options = run.options;
-  std::vector<std::string> words{"--json=" + report, "--folder=" + folder.path()};
+  std::vector<std::string> arguments{"--json=" + report, "--folder=" + folder.path()};
   const auto add = [&](const char* name, const auto& value) {
-    if (value) words.push_back(fmt::format("--{}={}", name, *value));
+    if (value) arguments.push_back(fmt::format("--{}={}", name, *value));
   };
   add("tolerance", options.tolerance);
   add("code-tolerance", options.code_tolerance);
@@ -217,15 +225,16 @@ std::vector<std::string> command_line(const EngineRun& run, const EngineHome& ho
   add("threads", run.threads);
   if (is_onnxruntime(run.engine)) {
     add("level", options.level);
-    for (const auto& option : session_options(options.session)) words.push_back("--session=" + option);
+    for (const auto& option : session_options(options.session)) arguments.push_back("--session=" + option);
   } else {
-    words.push_back("--home=" + home.folder);
-    if (!expected.layers.empty()) words.push_back("--layers=" + expected.layers);
+    arguments.push_back("--home=" + home.folder);
+    if (!expected.layers.empty()) arguments.push_back("--layers=" + expected.layers);
   }
-  for (const auto& file : expected.folded) words.push_back("--folded=" + file);
-  words.insert(words.end(), {"--", run.model});
-  words.insert(words.end(), expected.files.begin(), expected.files.end());
-  return module_words("verify", home.python, std::string(run.engine.module), words);
+  for (const auto& file : expected.folded) arguments.push_back("--folded=" + file);
+  // After "--" a file name that begins with a dash is no option.
+  arguments.insert(arguments.end(), {"--", run.model});
+  arguments.insert(arguments.end(), expected.files.begin(), expected.files.end());
+  return module_words("verify", home.python, std::string(run.engine.module), arguments);
 }
 
 }  // namespace
@@ -235,7 +244,7 @@ std::vector<std::string> session_options(const std::string& session) {
   for (const auto& option : found) {
     const auto at = option.find('=');
     FQ_CHECK(at != std::string::npos && at > 0, "verify",
-             "--session is '{}': give KEY=VALUE,.., for example session.disable_quant_qdq=1", session);
+             "--session is '{}': use KEY=VALUE,.., for example session.disable_quant_qdq=1", session);
   }
   return found;
 }
@@ -270,11 +279,12 @@ void add_engine_flags(FlagSet& set, EngineOptions& options) {
 ordered_json run_engine(const EngineRun& run, const Expected& expected, const TemporaryFolder& folder,
                         Output& output) {
   const EngineHome home = engine_home(run.options.home, "verify", run.engine.home, folder, output);
+  // The program writes its report to a file, because engines print to standard output too.
   const std::string report = folder.file("counts.json");
   const ProgramLimits limits{folder.file("output"), folder.file("errors"), run.options.timeout};
-  const auto words = command_line(run, home, expected, folder, report);
-  const ProgramEnd end = run_python("verify", words, limits, run.model);
-  auto found = read_engine_report(report, words[0], end.status, expected);
+  const auto arguments = command_line(run, home, expected, folder, report);
+  const ProgramEnd end = run_python("verify", arguments, limits, run.model);
+  auto found = read_engine_report(report, arguments[0], end.status, expected);
   std::ifstream lines(limits.output_file);
   for (std::string line; std::getline(lines, line);) output.line(line);
   return found;

@@ -21,6 +21,7 @@
 namespace fq::cli {
 namespace {
 
+// Columns as in VerifyEngine: name, suffix, format, module, home, target, codes, layers.
 constexpr std::array<VerifyEngine, 5> kEngines{{
     {"ort", ".onnx", "onnx", "fakequant.engines.onnx", "ort", "", true, false},
     {"ort_dynamic", ".onnx", "onnx", "fakequant.engines.onnx", "ort", "ort_dynamic", true, false},
@@ -49,7 +50,7 @@ std::vector<const VerifyEngine*> find_engines(const std::string& name, const std
   }
   FQ_CHECK(
       !found.empty(), "verify",
-      "--engine all: no engine runs {} by its name: give a file whose name ends with .onnx, .gguf or .pte",
+      "--engine all: no engine runs {} by its name: use a file whose name ends with .onnx, .gguf or .pte",
       model);
   return found;
 }
@@ -80,6 +81,7 @@ bool is_named(const EngineHomeOptions& options, std::string_view name) {
   return name == "ort" && options.engines.empty() && variable("FAKEQUANT_ENGINES").empty();
 }
 
+// The last lines say why an installation failed, as one line of text.
 std::string message_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text = one_line({std::istreambuf_iterator<char>(file), {}});
@@ -91,6 +93,7 @@ std::string engines_folder(const EngineHomeOptions& options) {
   namespace fs = std::filesystem;
   if (!options.engines.empty()) return fs::absolute(options.engines).string();
   if (const auto named = variable("FAKEQUANT_ENGINES"); !named.empty()) return fs::absolute(named).string();
+  // XDG base directories: $XDG_CACHE_HOME, by default ~/.cache.
   const std::string cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
   return (cache.empty() ? fs::path(home.empty() ? "/tmp" : home) / ".cache" : fs::path(cache)) /
          "fakequant/engines";
@@ -100,6 +103,7 @@ std::string engines_folder(const EngineHomeOptions& options) {
 
 EngineHome engine_home(const EngineHomeOptions& options, const std::string& command, std::string_view name,
                        const TemporaryFolder& folder, Output& output) {
+  // The script `install` returns at once if the engine is there, so it is called every time.
   const std::string home = engines_folder(options), own = fmt::format("{}/{}", home, name);
   const std::string python = find_python(options.python);
   if (is_named(options, name)) return {python, own};
@@ -122,6 +126,7 @@ void check_packages(const EngineHomeOptions& options, const VerifyEngine& engine
   static std::set<std::pair<std::string, std::string_view>>
       complete;  // caches the result for later phases of a recipe
   const std::pair key{find_python(options.python), engine.module};
+  // Engines that are installed on demand bring their packages.
   if (!is_named(options, engine.home) || complete.contains(key)) return;
   const TemporaryFolder folder;
   (void)run_python("verify", module_words("verify", key.first, std::string(engine.module), {"--packages"}),

@@ -43,11 +43,14 @@ Tensor host_copy(const Tensor& value) { return value.to(Device::cpu()).to(Layout
 
 void LayerRecorder::record_op(std::string_view op, const std::vector<Variable>& inputs,
                               const Variable& output, Attributes attributes) {
+  // Inputs of a linear operator: x, weight and, if there is one, bias.
   if (op != "linear") return;
   const std::string at = fmt::format("layers/{:04} {}/", count_++, module_path());
   layers_.set(at + "x", host_copy(inputs.at(0).tensor()));
   layers_.set(at + "y", host_copy(output.tensor()));
   if (inputs.size() > 2 && inputs[2].defined()) layers_.set(at + "bias", host_copy(inputs[2].tensor()));
+  // The attribute "engine" marks layers that quantize their input rows at run time (targets ggml, xnnpack,
+  // ort_dynamic). Their weight codes are compared with the codes of the engine.
   const bool by_rows = std::ranges::any_of(attributes, [](const auto& a) { return a.first == "engine"; });
   if (const QuantizedTensor* codes = inputs.at(1).quantized(); by_rows && codes != nullptr) {
     layers_.set(at + "codes", host_copy(codes->codes));
@@ -96,6 +99,7 @@ class UniformTokens : public Dataset {
   std::uint64_t seed_;
 };
 
+// Random values outside the range of the data would only saturate the codes.
 ValueRange data_range(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   ValueRange range{infinity, -infinity};
@@ -119,6 +123,7 @@ std::int64_t count_token_ids(const std::shared_ptr<const Dataset>& data, std::in
   return largest + 1;
 }
 
+// The row number selects the random stream, so that batch size and order do not change a sample.
 Batch UniformSamples::read(std::span<const std::int64_t> rows) const {
   Shape shape = shape_;
   shape.insert(shape.begin(), static_cast<std::int64_t>(rows.size()));
@@ -137,6 +142,7 @@ Batch UniformTokens::read(std::span<const std::int64_t> rows) const {
   auto* ids = batch.x.mutable_data<std::int64_t>();
   for (const std::int64_t row : rows) {
     Tensor drawn = Tensor::empty(shape_);
+    // Truncation maps [0, tokens) to ids of equal probability.
     fill_uniform(drawn, 0, static_cast<double>(tokens_), seed_, static_cast<std::uint64_t>(row));
     for (const float v : drawn.to_vector<float>())
       *ids++ = std::min(static_cast<std::int64_t>(v), tokens_ - 1);  // f32 may round up to `tokens_`
@@ -193,13 +199,13 @@ std::vector<std::string> write_predictions(Network& network, const std::vector<D
 
 /// Writes inputs and outputs of the linear layers for the first samples. Returns an empty path if there are
 /// no such layers.
-/// layers.
 std::string write_layers(Network& network, const Data& data, const std::string& path, Output& output) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(kLayerSamples, data->size())));
   std::iota(rows.begin(), rows.end(), 0);
   LayerRecorder recorder;
   Tensor x;
   {
+    // The scope ends before the state is read, so that copying records nothing.
     const RecordScope scope(recorder);
     visit_batches(
         network, std::make_shared<Subset>(data, rows), kLayerSamples,
@@ -220,6 +226,7 @@ void check_random(const Network& network, std::int64_t random) {
            integer_input(network));
 }
 
+// Folds the network as its last step: the predictions before must not see the folded weights.
 Expected write_expected(Network& network, const std::shared_ptr<const Dataset>& data,
                         const ExpectedOptions& options, const VerifyEngine& engine,
                         const TemporaryFolder& folder, Output& output) {
@@ -230,6 +237,8 @@ Expected write_expected(Network& network, const std::shared_ptr<const Dataset>& 
       network, samples, options.batch, predicted, folder.file("part"),
       [&](const StateDict& state) { count_expected(state, expected); }, output);
   if (engine.layers) expected.layers = write_layers(network, data, folder.file("layers.h5"), output);
+  // An exported file has folded batch norms. Both versions are compared: the trained network, and the folded
+  // one, which rounds like the file.
   if (network.live_batch_norms() == 0 || network.fold() == 0) return expected;
   expected.folded = write_predictions(
       network, samples, options.batch, predicted, folder.file("folded"), [](const StateDict&) {}, output);

@@ -14,6 +14,7 @@ constexpr double kMostTemperature = 1000;
 
 /// Returns true if the run may have a teacher.
 bool may_have_teacher(const TeacherOptions& options) {
+  // Without --teacher, qat may choose the float network. train has no teacher then.
   return options.teacher ? options.is_self() || options.is_file() : options.command == "qat";
 }
 
@@ -23,18 +24,20 @@ std::optional<Network> teacher_network(const TeacherOptions& options, const Plan
   auto out = planned.network(path);
   if (!out) return out;
   check_not_compressed(*out, options.command, path);
+  // A quantized teacher must have ranges. The ranges of an earlier phase are not known yet.
   if (out->quantized() && !planned.holds(path)) check_calibrated(*out, options.command);
   return out;
 }
 
+// Distillation compares outputs element by element, on the same batches.
 void check_alike(const Network& teacher, const Network& network, const TeacherOptions& options) {
   const std::string& name = *options.teacher;
   FQ_CHECK(teacher.input_shape() == network.input_shape(), options.command,
-           "--teacher {} takes samples of {}, the network of {}: give a teacher of the same data", name,
+           "--teacher {} takes samples of {}, the network of {}: use a teacher of the same data", name,
            to_string(teacher.input_shape()), to_string(network.input_shape()));
   const Shape theirs = teacher.output_shape(), own = network.output_shape();
   FQ_CHECK(theirs == own, options.command,
-           "--teacher {} gives {} for a sample, the network {}: give a teacher of the same classes", name,
+           "--teacher {} gives {} for a sample, the network {}: use a teacher of the same classes", name,
            to_string(Shape(theirs.begin() + 1, theirs.end())), to_string(Shape(own.begin() + 1, own.end())));
 }
 
@@ -66,7 +69,7 @@ void check_teacher_options(const TeacherOptions& options, const PlannedFiles& pl
   if (options.is_file()) planned.check_there(options.command, "teacher", *options.teacher);
   const auto check = [&](bool given, const char* name) {
     FQ_CHECK(may_have_teacher(options) || !given, options.command,
-             "{} is for a --teacher: give a checkpoint{}", name, options.command == "qat" ? ", or self" : "");
+             "{} is for a --teacher: use a checkpoint{}", name, options.command == "qat" ? ", or self" : "");
   };
   check(options.kind.has_value(), "--distill");
   check(options.temperature.has_value(), "--set distillation.temperature");
@@ -75,6 +78,7 @@ void check_teacher_options(const TeacherOptions& options, const PlannedFiles& pl
 
 DistillationOptions load_teacher(const TeacherOptions& options, const Network& network,
                                  const PlannedFiles& planned) {
+  // The teacher "self" is a copy with its quantizers off, which `prepare_qat` makes.
   if (!options.is_file()) return {};
   const auto teacher = teacher_network(options, planned);
   if (!teacher) return {};

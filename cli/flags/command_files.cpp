@@ -37,6 +37,7 @@ bool same_file(const std::string& a, const std::string& b) {
   return !none && first == fs::weakly_canonical(fs::absolute(b, none), none);
 }
 
+// --model takes a file or a built-in name. The name is not an input file, even if a file of that name exists.
 bool is_builtin_model(const std::string& flag, const std::string& value) {
   const auto names = builtin_models();
   return flag == "model" && std::ranges::find(names, value) != names.end();
@@ -54,6 +55,7 @@ struct OutputFile {
   WrittenFile file;
 };
 
+// `written` may return several files for one flag, for example a checkpoint and the best epoch.
 std::vector<OutputFile> outputs(const FlagSet& set, const Flags& flags) {
   std::vector<OutputFile> out;
   for (const auto& [flag, written] : set.file_flags())
@@ -65,12 +67,14 @@ std::vector<OutputFile> outputs(const FlagSet& set, const Flags& flags) {
 
 void check_not_read(const OutputFile& output, const std::vector<ReadFile>& read, const std::string& command) {
   for (const auto& [flag, path] : read)
+    // A resumed run reads and writes one checkpoint: `may_be` names the input flag that allows this.
     FQ_CHECK(flag == output.file.may_be || !same_file(output.file.path, path), command,
              "--{} would write over {}, which --{} reads: name another file", output.flag, path, flag);
 }
 
 void check_kind(const OutputFile& output, const Flags& flags) {
   const std::string found = output_kind(output.file.path);
+  // A file of the same kind is probably the output of an earlier call and is replaced.
   FQ_CHECK(found.empty() || found == output.file.kind || flags.on("force"), flags.command(),
            "--{} would replace {}, which is {}, by {}: name another file, or give --force", output.flag,
            output.file.path, found, output.file.kind);
@@ -82,11 +86,14 @@ void make_parent_folder(const WrittenFile& file, std::vector<std::string>& made)
   const fs::path folder = fs::path(file.path).parent_path();
   std::error_code error;
   std::vector<std::string> missing;
+  // Collects missing folders from the inside out, so that they can be removed in this order after a failure.
   for (fs::path at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path())
     missing.push_back(at.string());
   error.clear();
   if (!folder.empty()) fs::create_directories(folder, error);
   for (const auto& folder_made : missing)
+    // The parent stores the name of the new folder. Without the sync, a power failure could lose it with its
+    // files.
     (void)fq::detail::sync_folder(fq::detail::parent_folder(folder_made));
   made.insert(made.begin(), missing.begin(), missing.end());
   if (error)
@@ -141,6 +148,7 @@ std::vector<std::string> check_files(const FlagSet& set, const Flags& flags,
 }
 
 void remove_empty(const std::vector<std::string>& folders) noexcept {
+  // rmdir fails for folders that are not empty, which is what protects files of other programs.
   for (const auto& folder : folders) ::rmdir(folder.c_str());
 }
 
@@ -153,6 +161,8 @@ std::vector<std::string> files_to_write(const FlagSet& set, const Flags& flags,
 
 namespace {
 
+// Phases may write "out/a.h5" and read "out//a.h5". Links are not resolved, because the files do not exist
+// yet.
 std::string path_key(const std::string& path) {
   std::string key = std::filesystem::path(path).lexically_normal().string();
   while (key.size() > 1 && key.ends_with('/')) key.pop_back();
@@ -173,6 +183,8 @@ std::optional<Network> PlannedFiles::network(const std::string& path) const {
   const auto found = identities_.find(path_key(path));
   if (found == identities_.end()) return load_network(path);
   if (!found->second) return std::nullopt;
+  // The network has the structure and the quantizers of the future checkpoint, with initial values. Plans
+  // check nothing that depends on values.
   return Network::create(*found->second);
 }
 

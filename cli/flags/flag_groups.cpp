@@ -18,6 +18,7 @@ void add_general_flags(FlagSet& set, GeneralOptions& options) {
   set.group("General")
       .toggle(options.help, "help,h", "print this text")
       .toggle(options.json, "json", "print one JSON object a line on standard output, for machines");
+  // Commands that train show --device among their main flags.
   if (std::ranges::find(names, "device") == names.end()) add_device_flag(set, options);
   set.value(options.threads, "threads", "THREADS", {1, kMostThreads},
             "threads to compute on (default: OMP_NUM_THREADS, or every core)");
@@ -28,6 +29,7 @@ void add_general_flags(FlagSet& set, GeneralOptions& options) {
 
 Device chosen_device(const GeneralOptions& options, std::string_view command) {
   const Device given = Device::parse(options.device);
+  // With several processes on one machine, rank i uses GPU i, and the number in --device has no effect.
   const Launched here = launched();
   if (here.ranks == 1 || !given.is_cuda()) return given;
   FQ_CHECK(here.ranks_here <= cuda_device_count(), command,

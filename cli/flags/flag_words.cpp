@@ -11,13 +11,14 @@
 namespace fq::cli {
 namespace {
 
+// Text of a message of the library, and its replacement.
 struct Word {
   std::string_view field, flag;
 };
 
 /// An ambiguous word includes the text after it, so that only a message about a setting matches.
 constexpr auto kWords = std::to_array<Word>({
-    {"give the same settings, or", "give the same settings, say by --allow-changes that they are meant, or"},
+    {"use the same settings, or", "use the same settings, allow the changes by --allow-changes, or"},
     {"learning_rate", "--lr"},
     {"learning rate", "--lr"},
     {"weight_decay", "--weight-decay"},
@@ -79,13 +80,14 @@ constexpr auto kWords = std::to_array<Word>({
     {"lora_scale", "--set low_rank.alpha over --lora"},
     {"lora_layers", "--set low_rank.layers"},
     {"[calibrate] mask", "[calibrate] --mask"},
-    {"ranges are not learned: learn them", "ranges of activations are not learned: give --amax learned"},
+    {"ranges are not learned: learn them", "ranges of activations are not learned: use --amax learned"},
     {"training data", "training data (--data)"},
     {"other data", "other --data"},
 });
 
 /// Returns the replacements of the table and of --augment: its settings, and the beginning of messages about
 /// them.
+/// A list searched from the front: longer phrases must come before words that they begin with.
 std::vector<std::pair<std::string, std::string>> all_words() {
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& word : kWords) out.emplace_back(word.field, word.flag);
@@ -105,6 +107,7 @@ bool is_name_character(char c) {
          std::string_view("_./-").find(c) != std::string_view::npos;
 }
 
+// "momentum is" must not match in "amax_momentum is", nor "backward" in a file name.
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   const bool before = begin == 0 || text[begin - 1] == ' ' || text[begin - 1] == '(';
   return before && (end >= text.size() || !is_name_character(text[end]));
@@ -115,6 +118,7 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 std::string with_flags(std::string_view message) {
   static const auto words = all_words();
   std::string out;
+  // Replacements are not searched again, so that a flag name in one is not replaced a second time.
   for (std::size_t at = 0; at < message.size();) {
     const auto word = std::ranges::find_if(words, [&](const auto& w) {
       return message.substr(at).starts_with(w.first) && stands_alone(message, at, at + w.first.size());

@@ -23,6 +23,7 @@ namespace {
 
 constexpr unsigned width = 110;
 
+// Boost writes "output,o": the long name, then the letter.
 std::string long_name(const char* names) {
   const std::string text = names;
   return text.substr(0, text.find(','));
@@ -40,6 +41,7 @@ bool read_all(std::string_view text, T& value) {
 
 po::variables_map parse(const FlagSet& set, const po::options_description& all,
                         const std::vector<std::string>& arguments) {
+  // Abbreviations of flags are not accepted: a new flag would make them ambiguous and break scripts.
   const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
   po::store(po::command_line_parser(arguments)
@@ -52,6 +54,7 @@ po::variables_map parse(const FlagSet& set, const po::options_description& all,
   return values;
 }
 
+// Returns the commands that have a flag, for the message about a flag of another command.
 std::vector<std::string> owning_commands(const std::string& flag) {
   std::vector<std::string> found;
   const auto add = [&](const Command& command) {
@@ -73,6 +76,8 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
     return parse(set, all, arguments);
   } catch (const po::unknown_option& error) {
     std::string name = error.get_option_name();
+    // The remedies from the most to the least specific: a setting, a removed flag, another command, a similar
+    // flag.
     name.erase(0, name.find_first_not_of('-'));
     name = name.substr(0, name.find('='));
     if (const auto* moved = find_moved_flag(command, name)) FQ_CHECK(false, command, "{}", moved->message());
@@ -87,8 +92,7 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
   } catch (const po::too_many_positional_options_error&) {
     FQ_CHECK(false, command, "too many arguments: see fakequant {} --help", command);
   } catch (const po::multiple_occurrences& error) {
-    FQ_CHECK(false, command, "{} is given more than once: give it once",
-             with_dashes(error.get_option_name()));
+    FQ_CHECK(false, command, "{} is given more than once: use it once", with_dashes(error.get_option_name()));
   } catch (const po::error& error) {
     FQ_CHECK(false, command, "{}: see fakequant {} --help", error.what(), command);
   }
@@ -136,6 +140,7 @@ FlagSet::FlagSet(std::string command, std::string summary, std::string usage)
 
 FlagSet& FlagSet::group(std::string title) {
   makes_settings_ = false;
+  // Line length of the help, and the smallest width of its descriptions.
   groups_.emplace_back(title, width, width / 2);
   return *this;
 }
@@ -168,6 +173,8 @@ FlagSet& FlagSet::optional_output(const char* names, const char* unit, const cha
 
 FlagSet& FlagSet::optional_value(const char* names, const char* unit, const char* help) {
   note_file(names, unit, {});
+  // The implicit value makes "--profile" valid. Another value needs "=": "--profile x" leaves x as an
+  // argument.
   auto* value = po::value<std::string>()->value_name(unit)->implicit_value("", "");
   groups_.back().add_options()(names, value, help);
   optional_.push_back(long_name(names));
@@ -195,6 +202,7 @@ FlagSet& FlagSet::settings() {
 
 FlagSet& FlagSet::config_file(std::optional<std::string>& member, const std::string& help) {
   return bind("config", "FILE", help, "", [&member](const Flags& flags, const std::string& name) {
+    // A file with "training" alone is no quantization config.
     const bool read = flags.given(name) && !flags.gives_only_settings();
     member = read ? std::optional(flags.text(name)) : std::nullopt;
   });
@@ -206,6 +214,7 @@ FlagSet& FlagSet::add_set_flag() {
 }
 
 FlagSet& FlagSet::keep_line(std::optional<Flags>& member) {
+  // An empty name: this binding copies all flags.
   bindings_.push_back({"", false, [&member](const Flags& flags, const std::string&) { member = flags; }});
   return *this;
 }
@@ -213,6 +222,7 @@ FlagSet& FlagSet::keep_line(std::optional<Flags>& member) {
 std::string FlagSet::add_setting(const char* names, const char* unit, const std::string& help,
                                  const std::string& standard) {
   std::string key = long_name(names);
+  // Settings are keys of JSON objects, which have underscores.
   std::ranges::replace(key, '-', '_');
   settings_.push_back({key, unit, help, standard});
   return key;
@@ -223,6 +233,7 @@ const Setting* FlagSet::find_setting(std::string_view key) const {
   return found == settings_.end() ? nullptr : &*found;
 }
 
+// Binds a member to a flag, or to a setting after `settings()`. `assign` reads the value by its name.
 FlagSet& FlagSet::bind(const char* names, const char* unit, const std::string& help,
                        const std::string& standard, Assign assign) {
   if (makes_settings_) {
@@ -309,6 +320,7 @@ FlagSet& FlagSet::list(std::vector<std::string>& member, const char* names, cons
 }
 
 FlagSet& FlagSet::argument(std::string& member, const char* name, const char* unit, const std::string& help) {
+  // A positional argument is also a flag of the same name, so that recipes can set it.
   places_.add(name, 1);
   return value(member, name, unit, help);
 }
@@ -378,6 +390,7 @@ std::string FlagSet::help() const {
   for (const Setting& setting : settings_) {
     const std::string word =
         setting.standard.empty() ? " " + setting.key : fmt::format(" {}={}", setting.key, setting.standard);
+    // A full line is written, and `line` starts again with its indent.
     if (line.size() + word.size() > width) out << std::exchange(line, " ") << '\n';
     line += word;
   }
@@ -408,6 +421,8 @@ bool FlagSet::is_list(std::string_view name) const {
   return std::find(lists_.begin(), lists_.end(), name) != lists_.end();
 }
 
+// Settings are read after the flags, --set before --config. Requirements are checked last, because they
+// depend on both.
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
     : command_(set.command()), names_(set.names()), values_(parse_or_explain(set, arguments)) {
   for (const Setting& setting : set.settings_table()) standards_[setting.key] = setting.standard;
@@ -423,12 +438,12 @@ void Flags::read_pairs(const FlagSet& set) {
   for (const std::string& pair : list("set")) {
     const std::size_t equals = pair.find('=');
     FQ_CHECK(equals != std::string::npos && equals > 0, command_,
-             "--set is '{}': give KEY=VALUE, for example clip_norm=1", pair);
+             "--set is '{}': use KEY=VALUE, for example clip_norm=1", pair);
     const std::string key = pair.substr(0, equals);
     FQ_CHECK(set.find_setting(key) != nullptr, command_, "--set has no '{}'{}", key,
              nearest_setting(set, key));
     FQ_CHECK(settings_.emplace(key, Given{pair.substr(equals + 1), {}}).second, command_,
-             "--set {} is given more than once: give it once", key);
+             "--set {} is given more than once: use it once", key);
   }
 }
 
@@ -450,20 +465,22 @@ void Flags::read_file(const FlagSet& set) {
   for (const auto& [key, value, pointer] : training_settings(training, "", "/training")) {
     if (set.find_setting(key) == nullptr)
       file->fail(pointer, fmt::format("\"training\" has no '{}'{}", key, nearest_setting(set, key)));
+    // `emplace` keeps an earlier entry: --set has priority over the file.
     settings_.emplace(key, Given{value, fmt::format("{}:{}", path, file->line(pointer))});
   }
 }
 
 void Flags::check(const FlagNeed& need) const {
   if (need.values.empty())
-    FQ_CHECK(given(need.other), command_, "{} is for {}: give that too, or leave it out", shown(need.name),
+    FQ_CHECK(given(need.other), command_, "{} is for {}: use that too, or leave it out", shown(need.name),
              shown(need.other));
   if (need.values.empty()) return;
   const std::string value = text(need.other);
   auto allowed = need.values;
   std::erase(allowed, "");
+  // Values may have options: "sgd,dampening=0.1" is of the kind "sgd".
   FQ_CHECK(std::ranges::count(need.values, value.substr(0, value.find(','))) > 0, command_,
-           "{} is for {} {}: give that too, or leave it out", shown(need.name), shown(need.other),
+           "{} is for {} {}: use that too, or leave it out", shown(need.name), shown(need.other),
            detail::alternatives(allowed));
 }
 
@@ -475,6 +492,7 @@ bool Flags::knows(const std::string& name) const {
   return standards_.contains(name) || std::ranges::find(names_, name) != names_.end();
 }
 
+// Given, or with a default.
 bool Flags::has(const std::string& name) const {
   const auto standard = standards_.find(name);
   return given(name) || values_.count(name) > 0 ||
@@ -491,6 +509,7 @@ std::string Flags::shown(const std::string& name) const {
 bool Flags::on(const std::string& name) const { return values_.count(name) > 0 && values_[name].as<bool>(); }
 
 std::string Flags::text(const std::string& name) const {
+  // Settings and flags have distinct names, so one function serves both.
   if (const auto setting = settings_.find(name); setting != settings_.end()) return setting->second.text;
   if (const auto standard = standards_.find(name); standard != standards_.end()) return standard->second;
   return values_.count(name) > 0 ? values_[name].as<std::string>() : std::string();
@@ -511,8 +530,9 @@ void check_given(const std::string& value, const std::string& name, const std::s
 
 std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   std::int64_t value = 0;
+  // A number outside of int64 fails too: from_chars reports the overflow.
   const bool whole = read_all(text(name), value);
-  FQ_CHECK(whole && value >= low && value <= high, command_, "{} is '{}': give a whole number from {} to {}",
+  FQ_CHECK(whole && value >= low && value <= high, command_, "{} is '{}': use a whole number from {} to {}",
            shown(name), text(name), low, high);
   return value;
 }
@@ -520,7 +540,7 @@ std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int6
 double Flags::number(const std::string& name, double low, double high) const {
   double value = 0;
   const bool read = read_number(text(name), value);
-  FQ_CHECK(read && value >= low && value <= high, command_, "{} is '{}': give a number from {} to {}",
+  FQ_CHECK(read && value >= low && value <= high, command_, "{} is '{}': use a number from {} to {}",
            shown(name), text(name), low, high);
   return value;
 }

@@ -68,7 +68,7 @@ using NamedChoices = std::vector<std::pair<std::string, E>>;
 ///
 /// The first functions bind a flag to a member of the command's option struct, which must outlive the set.
 /// The value of the member is the default in the help; an empty text and an empty optional mean no default.
-/// `assign` writes the members. It throws ArgumentError `[command] --flag is .., give ..` for a text that
+/// `assign` writes the members. It throws ArgumentError `[command] --flag is .., use ..` for a text that
 /// cannot be parsed and for a number outside of the range.
 class FlagSet {
  public:
@@ -196,7 +196,7 @@ class FlagSet {
 };
 
 /// Values of a command's flags, checked when they are read. All errors are ArgumentError `[command] --flag is
-/// .., give ..`.
+/// .., use ..`.
 class Flags {
  public:
   /// Reads the settings of --set and of the file of --config, if it exists. Throws ArgumentError for an

@@ -20,6 +20,7 @@
 namespace fq::cli {
 namespace {
 
+// Field numbers of ModelProto in onnx.proto: producer_name and graph.
 constexpr std::uint64_t kProducer = 2, kGraph = 7;
 constexpr std::uint64_t kFields[] = {1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26};  // of ModelProto
 constexpr std::uint64_t kVarint = 0, kBytes = 2;                               // wire types
@@ -34,6 +35,7 @@ class Fields {
 
   std::uint64_t varint() {
     std::uint64_t value = 0;
+    // A varint has 7 bits per byte, the lowest first. The high bit says that another byte follows.
     for (int shift = 0; shift < 64; shift += 7) {
       unsigned char byte = 0;
       file_.read(at_++, &byte, 1);
@@ -46,6 +48,7 @@ class Fields {
   /// Skips a field of bytes. With `read`, returns its first kLongestName bytes.
   std::string bytes(bool read) {
     const std::uint64_t length = varint();
+    // The comparison of the rest of the file cannot overflow, unlike at_ + length.
     if (length > std::uint64_t(file_.size() - at_))
       throw FileError(file_.path(), "", "[onnx_producer] it ends too early");
     std::string text(read ? std::min(length, kLongestName) : 0, '\0');
@@ -67,6 +70,7 @@ std::optional<std::string> onnx_producer(const std::string& path) try {
   bool graph = false;
   while (fields.more()) {
     const std::uint64_t tag = fields.varint(), field = tag >> 3, type = tag & 7;
+    // Any bytes can look like protobuf. An unknown field or another wire type excludes an ONNX model.
     if (std::ranges::find(kFields, field) == std::end(kFields) || (type != kVarint && type != kBytes))
       return std::nullopt;
     graph = graph || field == kGraph;
@@ -87,6 +91,7 @@ bool says(const json& object, const char* key, const char* value) {
   return found != object.end() && found->is_string() && *found == value;
 }
 
+// Traces and reports have no key that names their program, so their exact set of keys must do.
 bool has_just(const json& object, const char* a, const char* b) {
   return object.size() == 2 && object.contains(a) && object.contains(b);
 }
@@ -99,7 +104,9 @@ bool is_config_of_export(const json& object, const char* quantization) {
 /// Returns the first two levels of a JSON file.
 json outline(const std::string& path) {
   std::ifstream file(path);
+  // Streams report exhausted memory like a missing file. It must not count as a foreign file.
   if (!file && errno == ENOMEM) throw std::bad_alloc();
+  // Trace files are large. The parser callback drops their events, so that memory stays small.
   const auto keep = [](int depth, json::parse_event_t, json&) { return depth <= 2; };
   return json::parse(file, keep, false);
 }
@@ -191,6 +198,7 @@ bool is_page(const std::string& head) {
 
 std::string output_kind(const std::string& path) {
   std::error_code none;
+  // Empty files, for example of mktemp, may be replaced.
   if (!fs::is_regular_file(path, none) || fs::file_size(path, none) == 0) return "";
   const std::string head = read_head(path);
   if (head.starts_with("\x89"
@@ -206,9 +214,11 @@ std::string output_kind(const std::string& path) {
     return head.find("general.quantized_by") != head.npos && head.find("fakequant") != head.npos
                ? kind::gguf
                : "a GGUF file of another program";
+  // Flatbuffers have their identifier at byte 4: "ET12" of ExecuTorch.
   if (head.size() >= 8 && head.substr(4, 2) == "ET") return kind::executorch;
   if (head.starts_with('{'))
     return json_kind(path).value_or("a JSON or text file that fakequant did not write");
+  // From signatures to guesses: safetensors and ONNX have no signature and are read by their structure.
   if (const auto found = safetensors_kind(path)) return *found;
   if (const auto found = onnx_kind(path)) return *found;
   if (is_onnx_data(path)) return kind::onnx_data;

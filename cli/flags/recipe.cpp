@@ -52,6 +52,7 @@ using nlohmann::ordered_json;
 /// Parses lists, true and false as JSON. Keeps numbers and any other value as text.
 ordered_json parse_value(const std::string& text) {
   auto value = ordered_json::parse(text, nullptr, false);
+  // Numbers stay text, so that no digit changes.
   const bool plain = value.is_discarded() || value.is_null() || value.is_object() || value.is_number();
   return plain ? ordered_json(text) : value;
 }
@@ -59,16 +60,18 @@ ordered_json parse_value(const std::string& text) {
 RecipeChanges::RecipeChanges(const std::vector<std::string>& texts) {
   for (const auto& text : texts) {
     const std::size_t equals = text.find('='), dot = text.find('.');
+    // The first dot must come before "=", and the flag must have a name.
     FQ_CHECK(equals != std::string::npos && dot > 0 && dot < equals && text[equals - 1] != '.', "run",
-             "--set is '{}': give PHASE.FLAG=VALUE, for example train.lr=0.01", text);
+             "--set is '{}': use PHASE.FLAG=VALUE, for example train.lr=0.01", text);
     Change change{text, text.substr(0, equals), parse_value(text.substr(equals + 1))};
     for (const auto& other : changes_)
-      FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': give one", other.text, text);
+      FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': use one", other.text, text);
     changes_.push_back(std::move(change));
   }
 }
 
 std::string RecipeChanges::flag_key(const Change& change, const std::string& phase, const FlagSet& set) {
+  // The name of a phase has priority over its command.
   for (const auto& name : {phase, set.command()}) {
     if (!change.name.starts_with(name + ".")) continue;
     const std::string key = change.name.substr(name.size() + 1);
@@ -95,9 +98,10 @@ std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges
     FQ_CHECK(known, "run", "--set {}: {} has no flag '{}'{}", change.text, set.command(), key,
              fq::detail::did_you_mean(key, names));
     change.used = true;
+    // "train.lr" and "my phase.lr" may reach the same phase.
     const auto [same, is_first] = texts.emplace(key, change.text);
-    FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: give one", same->second,
-             change.text, name);
+    FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: use one", same->second, change.text,
+             name);
     const ordered_json object{{key, change.value}};
     out[key] = std::make_shared<const fq::detail::JsonText>(
         fq::detail::JsonText::from_value(object, object.dump(), "run --set " + change.text));
@@ -118,7 +122,9 @@ using fq::detail::JsonText;
 using fq::detail::JsonValue;
 using Names = std::vector<std::string>;
 
+// Keys at the top of a recipe, passed on to every phase that has the flag.
 const Names kShared{"model", "model-options", "data", "seed", "threads", "device"};
+// Keys of a phase that are not flags of its command.
 const Names kOfPhase{"command", "phase", "seconds", "comment"};
 
 bool among(const Names& names, const std::string& name) {
@@ -165,6 +171,8 @@ class Reader {
     if (root_.has("grid"))
       root_.at("grid").fail("the grid of a recipe belongs to " + removed_command("sweep"));
     root_.expect_keys(both(kShared, {"output", "phases", "comment"}), "of a recipe");
+    // The recipe's own folder must be inside of the current one. --output comes from the user and may name
+    // any folder.
     if (root_.has("output"))
       folder_ = checked_output_path(root_.at("output"), "the current folder (run --output names any other)");
     if (flags_.given("output")) folder_ = flags_.text("output");
@@ -174,9 +182,10 @@ class Reader {
     for (const auto& phase : recipe.phases)
       for (const auto& name : {phase.command, phase.name})
         if (!among(names, name)) names.push_back(name);
+    // A change that reaches no phase is probably misspelled.
     changes_.check_used(names);
     check_reached();
-    if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
+    if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: use a list of them");
     return recipe;
   }
 
@@ -188,6 +197,8 @@ class Reader {
     if (entry.has("seconds")) phase.expected_seconds = entry.at("seconds").number(0, 1e9);
     const auto call = find_command(phase.command).call();
     const FlagSet& set = call->set();
+    // Recipes of earlier versions may hold removed flags that have no effect, and flags that are settings
+    // now.
     const Names off = removed_flags(set, entry);
     std::map<std::string, std::string> settings = moved_flags(set, entry);
     Names known = both(both(kOfPhase, off), set.names());
@@ -201,6 +212,7 @@ class Reader {
         add(phase, set, key, entry.at(key));
     for (const auto& [key, text] : changes)
       if (set.find_setting(key) != nullptr)
+        // A change by `run --set` replaces the recipe's value, so it is stored last.
         settings[key] = argument_text(JsonValue(*text).at(key));
       else
         add(phase, set, key, JsonValue(*text).at(key));
@@ -244,7 +256,7 @@ class Reader {
       for (const auto& item : entry.at(key).elements()) {
         const std::string text = item.string();
         const std::size_t equals = text.find('=');
-        if (equals == std::string::npos) item.fail("give KEY=VALUE, for example clip_norm=1");
+        if (equals == std::string::npos) item.fail("use KEY=VALUE, for example clip_norm=1");
         out[text.substr(0, equals)] = text.substr(equals + 1);
       }
     }
@@ -253,6 +265,7 @@ class Reader {
 
   void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) {
     if (set.is_toggle(key) || (set.is_optional(key) && value.json().is_boolean())) {
+      // false leaves out the flag: toggles have no negative form.
       if (value.boolean()) phase.arguments.push_back("--" + key);
       return;
     }
@@ -262,9 +275,11 @@ class Reader {
         phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
       return;
     }
+    // Outputs are confined to the folder. Inputs may come from anywhere.
     const std::string text = is_written(set, key)
                                  ? checked_output_path(value, "the folder that run --output names")
                                  : find_input(set, key, argument_text(value));
+    // Also inputs that an earlier phase writes, so that phases find each other's files in any output folder.
     const bool below_folder =
         key == "output" || key == "checkpoint" || key == "profile" || written_.contains(below(text));
     if (key == "output") written_.insert(below(text));
@@ -314,6 +329,7 @@ class Reader {
     if (flag == set.file_flags().end() || flag->written || text.empty() || fs::exists(text, none) ||
         fs::path(text).is_absolute() || written_.contains(below(text)))
       return text;
+    // Recipes of the repository and of an installation name files relative to the folder above.
     for (const fs::path& folder : {at_, at_ / ".."})
       if (fs::is_regular_file(folder / text, none)) return (folder / text).lexically_normal().string();
     return text;

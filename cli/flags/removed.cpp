@@ -14,6 +14,7 @@ constexpr std::string_view kMoreBits =
 constexpr std::string_view kLearnedRanges =
     "Use learned ranges, --amax learned, which are as accurate without it (docs/low_bits.md).";
 
+// Name, value without an effect, and remedy. Sorted by name.
 constexpr std::array kFlags{
     RemovedFlag{"amax-decay", "0",
                 "Use --set amax_rate=FACTOR, the learning rate of learned ranges (docs/low_bits.md)."},
@@ -29,6 +30,8 @@ constexpr std::array kFlags{
 
 using Value = MovedFlag::Value;
 
+// Flag, setting, whether `train` had the flag, and the conversion of its value: "keep-last" became
+// "drop_last", so true becomes false.
 constexpr auto kMoved = std::to_array<MovedFlag>({
     {"momentum", "optimizer.momentum"},
     {"nesterov", "optimizer.nesterov"},
@@ -86,6 +89,7 @@ std::string RemovedFlag::message() const { return fmt::format("--{} was removed.
 
 bool RemovedFlag::is_off(const nlohmann::ordered_json& value) const {
   return (value.is_string() ? value.get<std::string>() : value.dump()) == off ||
+         // JSON may hold 0.0.
          (value.is_number() && off == "0" && value == 0);
 }
 
@@ -99,6 +103,7 @@ std::string MovedFlag::message() const {
   return fmt::format("--{} became a setting. Use --set {}={}.", name, key, given);
 }
 
+// Flags were toggles or words. The settings that replaced them are true or false.
 std::string MovedFlag::setting_text(const nlohmann::ordered_json& json) const {
   std::string text = json.is_string() ? json.get<std::string>() : json.dump();
   const auto truth = [](bool is_true) -> std::string { return is_true ? "true" : "false"; };
@@ -109,6 +114,7 @@ std::string MovedFlag::setting_text(const nlohmann::ordered_json& json) const {
 
 const MovedFlag* find_moved_flag(std::string_view command, std::string_view name) {
   const auto* found = std::ranges::find(kMoved, name, &MovedFlag::name);
+  // Other commands still have some of these flags, for example --percentile of calibrate.
   const bool had = command == "qat" || command == "train";
   return found == kMoved.end() || !had || (command == "train" && !found->of_train) ? nullptr : found;
 }

@@ -14,6 +14,7 @@ namespace fq::cli {
 namespace {
 
 /// Escapes dashes and backslashes, and a request character at the beginning of a line.
+/// In roff an unescaped "-" is a hyphen, which cannot be copied into a shell.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -70,11 +71,13 @@ std::vector<ManualEntry> manual_entries() {
 
 std::string manual_page(const ManualEntry& entry) {
   const std::string name = page_name(entry.name), help = entry.set.help();
+  // The help begins with the line of usage and the line of the summary.
   const std::size_t first = help.find('\n'), second = help.find('\n', first + 1);
   std::string out = heading(name);
   out += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(entry.summary));
   out += fmt::format(".SH SYNOPSIS\n{}\n", roff(help.substr(0, first)));
   out += fmt::format(".SH DESCRIPTION\n{}\n.SH OPTIONS\n", roff(help.substr(first + 1, second - first - 1)));
+  // .TP begins a paragraph with a tag: the flag, then its text.
   visit_options(entry.set, [&out](const auto& option) {
     std::string value = option.format_parameter();
     out += fmt::format(".TP\n.B {}\n{}\n", roff(option.format_name() + (value.empty() ? "" : " " + value)),
@@ -102,6 +105,7 @@ std::string manual_overview(const std::vector<ManualEntry>& entries) {
 
 void write_manual(const std::string& folder) {
   const auto entries = manual_entries();
+  // man, bash, zsh and fish search these folders below a prefix, for example ~/.local/share.
   put_page(folder + "/man/man1", "fakequant.1", manual_overview(entries));
   for (const auto& entry : entries)
     put_page(folder + "/man/man1", page_name(entry.name) + ".1", manual_page(entry));
@@ -136,6 +140,7 @@ std::string joined_once(const std::vector<ManualEntry>& entries, std::string (*w
 }
 
 /// Escapes a text for single quotes of a shell.
+/// A quote ends the string, is escaped alone, and starts the string again.
 std::string shell_text(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -144,6 +149,8 @@ std::string shell_text(const std::string& text) {
 
 }  // namespace
 
+// `dataset` is the only command of two words. After the command, flags are completed after a dash, else file
+// names.
 std::string bash_completion(const std::vector<ManualEntry>& entries) {
   std::string out = fmt::format(
       "_fakequant() {{\n"
@@ -175,6 +182,7 @@ std::string bash_completion(const std::vector<ManualEntry>& entries) {
          "complete -o filenames -F _fakequant fakequant\n";
 }
 
+// zsh reuses the completion of bash, found relative to its own file.
 std::string zsh_completion() {
   return "#compdef fakequant\n"
          "autoload -U +X bashcompinit && bashcompinit\n"

@@ -30,10 +30,13 @@ struct Latency {
   std::string engine;       ///< "ONNX Runtime 1.19.2", or "fakequant"
 };
 
+// Runs of one measurement, and seconds that it takes between these bounds.
 constexpr int kLeastTimed = 20, kMostTimed = 2000;
 constexpr double kSecondsTimed = 0.5;
 constexpr double kSecondsOfEngine = 60;
 
+// Returns nothing if ONNX Runtime is missing or cannot run the network. The caller then measures this
+// library.
 std::optional<Latency> time_onnx_runtime(const Network& network, const std::string& python, int threads) try {
   const TemporaryFolder folder;
   save_onnx(folder.file("net.onnx"), network.to_onnx());
@@ -43,10 +46,11 @@ std::optional<Latency> time_onnx_runtime(const Network& network, const std::stri
   const ProgramEnd end =
       run_program(module_words("compare", python, "fakequant.engines.onnx_session", arguments),
                   {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
-  std::ifstream words(folder.file("out"));
+  std::ifstream result(folder.file("out"));
   Latency found;
-  if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;
-  std::getline(words, found.engine);
+  // The module prints the median in milliseconds and the name of the engine.
+  if (end.status != 0 || !(result >> found.milliseconds >> std::ws)) return std::nullopt;
+  std::getline(result, found.engine);
   return found;
 } catch (const Error&) {  // without Python, or for a network that cannot be exported
   return std::nullopt;
@@ -57,6 +61,7 @@ std::optional<Latency> time_fakequant(const Network& network, Device device) try
   const fq::detail::EvaluationMode evaluating(network.module());
   network.module().to(device);
   const Tensor x = Tensor::zeros(network.input_shape()).to(device);
+  // The copy to the host waits for a GPU, so that its work is measured too.
   const auto run_network = [&] { (void)(network.module())(Variable(x)).tensor().to(Device::cpu()); };
   run_network();  // the first call computes codes of weights
   std::vector<double> times;
@@ -67,6 +72,7 @@ std::optional<Latency> time_fakequant(const Network& network, Device device) try
     times.push_back(1000 * one.seconds());
   }
   std::ranges::sort(times);
+  // The median ignores interruptions by other programs.
   return Latency{times[times.size() / 2], "fakequant"};
 } catch (const Error&) {
   return std::nullopt;
@@ -79,6 +85,7 @@ std::optional<Latency> time_fakequant(const Network& network, Device device) try
 std::optional<Latency> measure_latency(const std::string& checkpoint, const std::string& python,
                                        const GeneralOptions& options) {
   const int threads = options.threads ? fq::detail::threads() : 1;
+  // One thread by default, so that latencies of different machines can be compared.
   fq::detail::set_threads(threads);
   const Network network = load_network(checkpoint);
   const Device device = chosen_device(options, "compare");
@@ -102,16 +109,16 @@ RunSummary read_run(const std::string& path) {
   if (!fs::is_directory(path, none))
     throw FileError(
         path, "",
-        fmt::format("[compare] {} is no run directory: give folders that train or qat wrote (-o RUN/)",
-                    path));
+        fmt::format("[compare] {} is no run directory: use folders that train or qat wrote (-o RUN/)", path));
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   if (!fs::exists(folder.config(), none))
     throw FileError(
         path, "",
-        fmt::format("[compare] {} is no run directory, it has no config.json: give folders that train "
+        fmt::format("[compare] {} is no run directory, it has no config.json: use folders that train "
                     "or qat wrote (-o RUN/)",
                     path));
   const auto config = read_run_config(folder);
+  // The path ends with a slash: its parent is the folder as the user named it.
   return summarize_run(fs::path(folder.path).parent_path().string(), config,
                        fq::detail::RunRecord::load(folder.metrics()));
 }
@@ -144,6 +151,7 @@ std::string run_line(const RunSummary& run, std::size_t width, const std::vector
   return out;
 }
 
+// Missing numbers are null in JSON, so that every run has the same keys.
 template <class T>
 ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
@@ -206,7 +214,8 @@ void print_runs(const std::vector<RunSummary>& runs, bool latency, Output& outpu
 
 Plan plan_compare(const CompareOptions& options, PlannedFiles&) {
   if (options.runs.empty())
-    throw ArgumentError("[compare] no run is named: give run directories, as runs/float/ runs/int8/");
+    throw ArgumentError("[compare] no run is named: use run directories, as runs/float/ runs/int8/");
+  // Shared by the steps: the first one adds latencies, the others print them.
   const auto runs = std::make_shared<std::vector<RunSummary>>();
   for (const auto& path : options.runs) runs->push_back(read_run(path));
   Plan plan;

@@ -32,6 +32,7 @@ bool is_of_call(const std::string& name) {
   return false;
 }
 
+// A resumed run may start in another current folder.
 std::string whole_path(const std::string& value) {
   std::error_code none;
   return fs::exists(value, none) ? fs::absolute(value, none).lexically_normal().string() : value;
@@ -41,6 +42,7 @@ ordered_json flag_value(const FlagSet& set, const Flags& flags, const std::strin
   if (set.is_toggle(name)) return flags.on(name);
   const bool names_file =
       std::ranges::find(set.file_flags(), name, &FileFlag::name) != set.file_flags().end();
+  // Values stay text, as on the command line, so that `append_flag` can return them unchanged.
   if (!set.is_list(name)) return names_file ? whole_path(flags.text(name)) : flags.text(name);
   ordered_json values = ordered_json::array();
   for (const auto& value : flags.list(name)) values.push_back(names_file ? whole_path(value) : value);
@@ -62,6 +64,7 @@ ordered_json machine() {
 }
 
 /// Returns the time of the first start of a run.
+/// A resumed run keeps the time of its first start.
 std::string began(const Flags& flags) {
   const auto folder = run_folder(flags);
   if (!folder || !flags.on("resume") || !holds_run(*folder)) return time_now();
@@ -87,6 +90,7 @@ using Pairs = std::map<std::string, std::string>;
 void add_pairs(Pairs& pairs, const ordered_json& values) {
   for (const auto& value : values) {
     const std::string text = value.get<std::string>();
+    // A text without "=" gets an empty value, which the parser of the setting rejects.
     pairs.emplace(text.substr(0, text.find('=')), text.substr(std::min(text.find('=') + 1, text.size())));
   }
 }
@@ -100,6 +104,7 @@ bool take_moved(Pairs& pairs, const FlagSet& set, const std::string& name, const
 
 /// Adds the recorded settings, except for settings on the command line. Adds a recorded default if it differs
 /// from the present default. The checkpoint checks settings without a default.
+/// `line` has the values that the command line and this version's defaults give.
 void append_settings(std::vector<std::string>& arguments, const Flags& line, const Pairs& given,
                      const Pairs& defaults) {
   for (const auto& [key, text] : given)
@@ -134,6 +139,7 @@ bool is_removed(const FlagSet& set, const RunFolder& folder, const std::string& 
 void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::string& name,
                        const ordered_json& value) {
   const auto names = set.names();
+  // A recorded flag of another version must not be dropped silently: it may have changed the numbers.
   const bool known = std::ranges::find(names, name) != names.end();
   bool fits = value.is_string();
   if (known && set.is_toggle(name)) fits = value.is_boolean();
@@ -150,6 +156,7 @@ void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::s
 /// Returns the position of `--resume` and sets `folder` to its value. Returns the end if no value names a
 /// folder.
 std::vector<std::string>::iterator find_resumed(std::vector<std::string>& line, std::string& folder) {
+  // With --output, a word after --resume is an argument (the checkpoint), not the folder of a run.
   const bool names_output = std::ranges::any_of(
       line, [](const auto& word) { return word.starts_with("-o") || word.starts_with("--output"); });
   for (auto at = line.begin(); at != line.end(); ++at) {
@@ -162,6 +169,7 @@ std::vector<std::string>::iterator find_resumed(std::vector<std::string>& line, 
     const std::string& next = *std::next(at);
     if (next.starts_with('-')) continue;
     folder = next;
+    // "--resume RUN" becomes "--resume", because the flag is a toggle for the parser.
     line.erase(std::next(at));
     return at;
   }
@@ -177,8 +185,8 @@ void check_is_run(const FlagSet& set, const std::string& path, const RunFolder& 
   if (!fs::exists(folder.config(), none))
     throw FileError(
         path, "",
-        fmt::format("[{}] --resume {}: {}: give the folder of a run, as --output RUN/ wrote it",
-                    set.command(), path,
+        fmt::format("[{}] --resume {}: {}: use the folder of a run, as --output RUN/ wrote it", set.command(),
+                    path,
                     fs::is_directory(path, none) ? "this is no run directory, it has no config.json"
                                                  : "there is no such folder"));
 }
@@ -208,6 +216,8 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
     if (out[key] == "") out.erase(key);
   out["sample_shape"] = run.data->sample_shape();
   out["ranks"] = options.distributed.ranks ? options.distributed.ranks->size() : 1;
+  // Given flags and defaults are recorded separately: a resumed run repeats the given flags, and keeps
+  // recorded defaults that a later version changed.
   ordered_json given = ordered_json::object(), defaults = ordered_json::object();
   for (const auto& name : set.names()) {
     if (is_of_call(name) || !flags.has(name)) continue;
@@ -228,7 +238,7 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
   if (!set.is_toggle("allow-changes")) return arguments;  // the command has no run directories
   std::string path;
   if (find_resumed(arguments, path) == arguments.end()) return arguments;
-  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give the folder of a run");
+  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: use the folder of a run");
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   check_is_run(set, path, folder);
   const ordered_json config = read_run_config(folder);
@@ -236,8 +246,10 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
   FQ_CHECK(command == set.command(), set.command(),
            "{} holds a run of {}: resume it by fakequant {} --resume {}", folder.path, command, command,
            folder.path);
+  // `line` has the flags of this call, `plain` the defaults of this version.
   const Flags line(set, arguments);
   const Flags plain(set, {});
+  // A new length in steps replaces a recorded one in epochs, and the reverse.
   const bool has_length = line.given("epochs") || line.given("steps");
   Pairs given, defaults;
   for (const auto& [name, value] : config["given"].items()) {
@@ -256,6 +268,8 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
       continue;
     }
     check_flag_of_run(set, folder, name, value);
+    // A default that this version changed is passed on with its recorded value, so that the run keeps its
+    // numbers.
     const ordered_json standard = flag_value(set, plain, name);
     if (!line.given(name) && !set.is_toggle(name) && standard != "" && standard != value)
       append_flag(arguments, name, value);
@@ -267,7 +281,7 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
 
 namespace {
 
-/// Returns true for {"epochs": 40} and {"steps": 500}.
+/// Returns true for {"epochs": 40} and {"steps": 500}. The flags --steps and --epochs have the same bounds.
 bool is_length(const nlohmann::json& value) {
   if (!value.is_object() || value.size() != 1) return false;
   const bool by_steps = value.contains("steps");
@@ -277,6 +291,8 @@ bool is_length(const nlohmann::json& value) {
 
 /// Returns the planned length of a run, from its directory (written at its last start) or else from its
 /// checkpoint. Returns an empty object if both lack it.
+/// The checkpoint of a run directory stores a length too. The directory has priority, because a resumed run
+/// with another --epochs updates it at its start.
 nlohmann::json planned_length(const Run& run, const Flags& flags, const StateDict& saved) {
   const auto checked = [](nlohmann::json length, const std::string& path) {
     if (!is_length(length))
@@ -306,6 +322,7 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
   if (!flags.on("allow-changes") || !has_training_state(saved)) return saved;
   if (saved.has_attribute("progress/settings"))
     fq::detail::check_removed_settings(saved.attribute("progress/settings"), run.out);
+  // The Trainer compares these settings with its own. Replacing them permits the changes.
   saved.set_attribute("progress/settings", settings);
   for (const char* seed : {"progress/seed", "progress/loader/seed"})
     if (saved.has_attribute(seed)) saved.set_attribute(seed, options.seed);
@@ -326,22 +343,26 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   const char* key = by_steps ? "progress/step" : "progress/epoch";
   const std::int64_t done =
       saved.has_attribute(key) ? fq::detail::whole_value<std::int64_t>(saved.attribute(key)) : 0;
-  FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: give at least this number",
+  FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: use at least this number",
            unit, wanted, run.out, done);
   if (flags.on("allow-changes")) return;
   const auto there = fq::detail::whole_or<std::int64_t>(planned_length(run, flags, saved), unit, 0);
+  // The schedule depends on the length, so a shorter run would have had other learning rates from the start.
   FQ_CHECK(wanted >= there, flags.command(),
-           "--{} is {} there, {} here: give at least as many, or allow fewer by --allow-changes", unit, there,
-           wanted);
+           "--{} is {}, and the run was planned for {}. Use at least this number, or --allow-changes", unit,
+           wanted, there);
 }
 
 nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved) {
   const auto folder = run_folder(flags);
   if (!folder)
     return {{"output", run.out}, {"steps", saved_step(saved)}, {"weight_bytes", weight_bytes(run.network)}};
+  // Null makes the caller run the end of the training again, which writes the missing page.
   if (!holds_run(*folder) || was_cut_off(*folder)) return nullptr;
   const auto record = fq::detail::RunRecord::load(folder->metrics());
   const auto* end = record.last("end");
+  // The end must be the last line and belong to the step of the checkpoint: a run may have continued after an
+  // earlier end.
   const bool is_finished = end != nullptr && end == &record.lines.back() &&
                            (*end)["step"] == saved_step(saved) && end->value("state", "") == "done" &&
                            end->contains("result");

@@ -30,6 +30,7 @@ namespace {
 /// Named numbers of one step.
 using Scalars = std::vector<std::pair<std::string, double>>;
 
+// Shifts instead of memcpy: the bytes do not depend on the machine.
 template <class T>
 std::string little_endian(T value) {
   std::string out;
@@ -39,9 +40,12 @@ std::string little_endian(T value) {
 
 std::string checksum(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes.data(), bytes.size());
+  // TensorFlow masks checksums of records, because a checksum of data that contains checksums is weak
+  // (tensorflow/core/lib/hash/crc32c.h).
   return little_endian(static_cast<std::uint32_t>((crc >> 15 | crc << 17) + 0xa282ead8u));
 }
 
+// Protobuf: 7 bits per byte, the lowest first, the high bit on all but the last.
 std::string varint(std::uint64_t value) {
   std::string out;
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -59,10 +63,12 @@ std::string whole_field(int field, std::int64_t value) {
   return tag(field, 0) + varint(static_cast<std::uint64_t>(value));
 }
 
+// Event: field 1 is wall_time (double, wire type 1), field 2 is step.
 std::string event(double wall_time, std::int64_t step) {
   return tag(1, 1) + little_endian(std::bit_cast<std::uint64_t>(wall_time)) + whole_field(2, step);
 }
 
+// Summary.Value: field 1 is tag, field 2 is simple_value (float, wire type 5).
 std::string scalar(const std::string& name, double value) {
   return bytes_field(1, name) + tag(2, 5) +
          little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
@@ -135,13 +141,14 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-bool is_place(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
+// Coordinates of a line, not measurements.
+bool is_progress_key(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
 
 Scalars read_scalars(const nlohmann::ordered_json& line) {
   Scalars out;
   const std::string event = line["event"];
   for (const auto& [key, value] : line.items())
-    if (value.is_number() && !is_place(key)) out.emplace_back(event + "/" + key, value.get<double>());
+    if (value.is_number() && !is_progress_key(key)) out.emplace_back(event + "/" + key, value.get<double>());
   if (!line.contains("quantizers")) return out;
   for (const auto& [name, numbers] : line["quantizers"].items())
     for (const auto& [key, value] : numbers.items())
@@ -160,6 +167,7 @@ EventLog::EventLog(const std::string& folder) {
   std::error_code none;
   auto second = static_cast<std::int64_t>(seconds_now());
   std::string path;
+  // The name has the second of the start. Two starts in one second must not share a file.
   do path = fmt::format("{}events.out.tfevents.{}.fakequant", folder, second++);
   while (std::filesystem::exists(path, none));
   body_ = std::make_unique<Body>(path);
@@ -184,7 +192,8 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kMostCopied = std::int64_t{1} << 40;
 
-std::string shown_whatever_it_holds(const ordered_json& value, int indent) {
+// Flags may hold bytes that are no UTF-8, which dump() would reject.
+std::string dump_lossy(const ordered_json& value, int indent) {
   return value.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -193,6 +202,7 @@ std::string shown_whatever_it_holds(const ordered_json& value, int indent) {
 void keep_copy(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::remove(to, error);
+  // Checkpoints are replaced by renames, so a link keeps the old content without copying it.
   fs::create_hard_link(from, to, error);
   if (error) write_file(to, read_file(from, kMostCopied));
 }
@@ -203,6 +213,7 @@ void open_run_folder(const Flags& flags) {
   const auto folder = run_folder(flags);
   if (!folder || !is_first_rank()) return;
   std::error_code none;
+  // Without --resume the checks allow an existing run only with --force.
   if (!flags.on("resume")) clear_run(*folder);
   fs::create_directories(folder->file("checkpoints"), none);
   begin_transcript(folder->log());
@@ -217,16 +228,17 @@ void RunFiles::begin(const ordered_json& config, std::int64_t step) {
   std::error_code none;
   if (fs::exists(folder_.metrics(), none)) {
     record_ = fq::detail::RunRecord::load(folder_.metrics());
+    // Steps after the last checkpoint are computed again.
     record_.truncate(step);
   }
   write_file(folder_.metrics(), record_.text());
-  write_file(folder_.config(), shown_whatever_it_holds(config, 2) + "\n");
+  write_file(folder_.config(), dump_lossy(config, 2) + "\n");
   metrics_.emplace(folder_.metrics());
   if (events_) events_->begin(step);
 }
 
 void RunFiles::add(ordered_json line) {
-  metrics_->add(shown_whatever_it_holds(line, -1));
+  metrics_->add(dump_lossy(line, -1));
   record_.lines.push_back(std::move(line));
 }
 
@@ -244,6 +256,7 @@ void RunFiles::keep_epoch(std::int64_t epoch) const {
   if (keep_ == 0) return;
   keep_copy(folder_.last(), folder_.kept(epoch));
   std::error_code none;
+  // One epoch leaves for each that comes. A changed keep_epochs leaves older files in place.
   fs::remove(folder_.kept(epoch - keep_), none);
   (void)fq::detail::sync_folder(folder_.file("checkpoints"));
 }

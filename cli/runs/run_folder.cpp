@@ -31,6 +31,7 @@ std::string trim_slashes(std::string path) {
 }
 
 /// Returns true if a file is inside of the folder.
+/// Compares canonical paths, so that links and ".." do not hide a file of the run.
 bool is_inside_folder(const std::string& file, const RunFolder& folder) {
   std::error_code none;
   const auto inner = fs::weakly_canonical(file, none).string(),
@@ -39,12 +40,14 @@ bool is_inside_folder(const std::string& file, const RunFolder& folder) {
 }
 
 void check_reads_elsewhere(const RunFolder& folder, const Flags& flags) {
+  // With --force the folder is cleared before the run reads its inputs.
   for (const char* flag : {"checkpoint", "teacher", "data", "model", "init"})
     FQ_CHECK(!flags.knows(flag) || !is_inside_folder(flags.text(flag), folder), flags.command(),
              "--output {} would replace the run that --{} reads from: name another folder", folder.path,
              flag);
 }
 
+// An interrupted run that has not written its config yet starts from the beginning.
 void check_resumed(const RunFolder& folder, const Flags& flags) {
   if (!holds_run(folder)) {
     FQ_CHECK(is_empty_folder(folder), flags.command(),
@@ -81,6 +84,7 @@ std::string read_checkpoint_path(const std::string& path) {
   if (!names_folder(path)) return path;
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   std::error_code none;
+  // Without validation data there is no best epoch.
   if (fs::is_regular_file(folder.best(), none)) return folder.best();
   if (fs::is_regular_file(folder.last(), none)) return folder.last();
   return path;
@@ -89,6 +93,7 @@ std::string read_checkpoint_path(const std::string& path) {
 nlohmann::ordered_json read_run_config(const RunFolder& folder) {
   using nlohmann::ordered_json;
   using S = fq::detail::JsonShape;
+  // Keys that readers use. Their types are checked here once, so that readers need no checks of their own.
   static const S shape = S::object({{"command", S::text()},
                                     {"started", S::text()},
                                     {"steps", S::whole()},
@@ -103,6 +108,7 @@ nlohmann::ordered_json read_run_config(const RunFolder& folder) {
   };
   if (!config.contains("run_format") || !fq::detail::whole_if<std::int64_t>(config["run_format"]))
     fail("this is no config.json of a run directory of fakequant");
+  // Older formats are read, a newer one may have another meaning.
   if (fq::detail::whole_value<std::int64_t>(config["run_format"]) > kRunFormat)
     fail(fmt::format(
         "the run is of a newer version of fakequant, {}: use that one",
@@ -115,6 +121,7 @@ nlohmann::ordered_json read_run_config(const RunFolder& folder) {
 
 void check_run_folder(const Flags& flags) {
   const auto folder = run_folder(flags);
+  // The first rank alone writes to the folder.
   if (!folder || !is_first_rank()) return;
   std::error_code none;
   const std::string path = trim_slashes(folder->path);
@@ -136,6 +143,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Temporary files of AtomicFile have the names of `companion_name`.
 bool is_leftover(const std::string& name) {
   return name.starts_with('.') && name.find(".fakequant-") != std::string::npos;
 }
@@ -152,6 +160,8 @@ bool is_of_no_run(const fs::path& path) {
     return std::ranges::all_of(fs::directory_iterator(path, none), [](const auto& entry) {
       return is_leftover(entry.path().filename().string());
     });
+  // config.json and metrics.jsonl with a line are written at the start of training, so without them no work
+  // is lost.
   return name == "log.txt" || is_events(name) || is_leftover(name) ||
          (name == "metrics.jsonl" && fs::file_size(path, none) == 0);
 }
@@ -168,6 +178,7 @@ bool is_of_checkpoints(const std::string& name) {
   return name == "last.h5" || name == "best.h5" || (name.starts_with("epoch-") && name.ends_with(".h5"));
 }
 
+// Collects the names first: removing entries while iterating is unspecified.
 void remove_if(const std::string& folder, bool (*is_ours)(const std::string&)) {
   std::error_code none;
   std::vector<fs::path> found;
@@ -195,6 +206,7 @@ void clear_run(const RunFolder& folder) {
   remove_if(folder.file("checkpoints"), is_of_checkpoints);
 }
 
+// A temporary file of page or table remains only if the process was killed before the rename.
 bool was_cut_off(const RunFolder& folder) {
   const std::string page = fq::detail::companion_name(folder.page(), ""),
                     table = fq::detail::companion_name(folder.table(), "");
@@ -209,8 +221,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// No file of a run has this name. FileLock puts a hidden lock file next to it.
 constexpr const char* kLocked = "writer";  // file name of the lock in a folder
 
+// Returns the folders that did not exist, the innermost first, for their removal. Folders are synced to disk
+// one by one.
 std::vector<std::string> make_folders(const std::string& folder) {
   std::vector<std::string> made;
   fs::path so_far;

@@ -23,6 +23,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kClipSamples = 64;
 
 /// Returns the name of a kind of work for people.
+/// Kinds of the profiler without a phase of their own are parts of the forward pass.
 std::string phase_name(const std::string& kind) {
   if (kind == "loader") return "waiting for data";
   if (kind == "dX" || kind == "dW" || kind.ends_with(" backward")) return "backward";
@@ -30,6 +31,7 @@ std::string phase_name(const std::string& kind) {
   return "forward";
 }
 
+// Runs one batch through the network. The counter records the input of every quantizer.
 ClipCounts count_clips(Module& model, const Tensor& x) {
   const NoGrad no_grad;
   const fq::detail::EvaluationMode evaluating(model);
@@ -52,6 +54,7 @@ ordered_json phase_times(const Profile& profile) {
 
 Tensor some_inputs(const Run& run) {
   if (!run.network.quantized()) return {};
+  // Every epoch measures the same samples, so that curves of clipping are comparable.
   DataLoader loader(some_samples(run.data, kClipSamples, 0), {.batch_size = kClipSamples, .shuffle = false});
   const auto batch = loader.next();
   return batch ? batch->x.to(run.network.module().device()) : Tensor();
@@ -70,6 +73,7 @@ ordered_json quantizer_ranges(Module& model, const Tensor& x) {
   }
   if (!x.defined() || !uncalibrated_quantizers(model).empty()) return out;
   for (const auto& [name, clips] : count_clips(model, x))
+    // Clipping of weights depends on the range alone and is no measure of the data.
     if (clips.count > 0 && out.contains(name) && !weights.contains(name))
       out[name]["clipped"] = static_cast<double>(clips.clipped) / static_cast<double>(clips.count);
   return out;
@@ -87,6 +91,7 @@ struct Mistake {
   double probability = 0;  // of the right class
 };
 
+// Softmax of one row. Subtracting the maximum avoids overflow of exp.
 double label_probability(const float* logits, std::int64_t classes, std::int64_t label) {
   const float most = *std::max_element(logits, logits + classes);
   double sum = 0;
@@ -99,6 +104,7 @@ bool is_image(const Dataset& data) {
   return !data.token_ids() && shape.size() == 3;
 }
 
+// Samples are normalised. The data set gives the values of black and white in the same units.
 std::string shown_sample(const Dataset& data, std::int64_t row) {
   const Batch batch = data.read(std::vector<std::int64_t>{row});
   const std::int64_t values = numel(data.sample_shape());
@@ -117,20 +123,23 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
                              const std::vector<std::int64_t>& rows, std::int64_t batch) {
   const auto some = std::make_shared<Subset>(data, rows);
   DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module().device()});
+  // logits: [N, classes] f32 on the host, in the order of `rows`.
   const Tensor logits = predict(network.module(), loader), predicted = predictions(logits),
                label = some->labels();
   const std::int64_t classes = logits.shape()[1], samples = some->size();
+  // confusion[label][prediction] is a count.
   std::vector<std::vector<std::int64_t>> confusion;
   confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));
   std::vector<Mistake> mistakes;
   for (std::int64_t i = 0; i < samples; ++i) {
-    const std::int64_t is = label.data<std::int64_t>()[i], taken = predicted.data<std::int64_t>()[i];
-    if (taken < 0) continue;  // a NaN
-    ++confusion[std::size_t(is)][std::size_t(taken)];
-    if (is != taken)
-      mistakes.push_back({rows[std::size_t(i)], is, taken,
-                          label_probability(logits.data<float>() + i * classes, classes, is)});
+    const std::int64_t actual = label.data<std::int64_t>()[i], prediction = predicted.data<std::int64_t>()[i];
+    if (prediction < 0) continue;  // a NaN
+    ++confusion[std::size_t(actual)][std::size_t(prediction)];
+    if (actual != prediction)
+      mistakes.push_back({rows[std::size_t(i)], actual, prediction,
+                          label_probability(logits.data<float>() + i * classes, classes, actual)});
   }
+  // The smallest probability of the right class first. Equal ones stay in the order of the rows.
   std::ranges::stable_sort(mistakes, {}, &Mistake::probability);
   if (mistakes.size() > kWorst) mistakes.resize(kWorst);
   ClassExamples out;

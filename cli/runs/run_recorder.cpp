@@ -23,6 +23,8 @@ struct RunRecorder::Body {
   RunFiles files;
   RecordedRun recorded;
   TrainingReport& report;
+  // `examined` is the step of the last confusion matrix. With `averages` (--ema), checkpoints have other
+  // weights than the model during training.
   std::int64_t step_lines_every = 1, step = 0, examined = -1;
   bool averages, ended = false;
   html::RunPage page;
@@ -49,6 +51,7 @@ struct RunRecorder::Body {
   void on_step(const StepReport& now) {
     step = now.step;
     seconds_left = now.seconds_left;
+    // Long runs record every n-th step, so that the file and the curves stay small.
     step_lines_every = std::max<std::int64_t>(1, now.steps / kLinesOfSteps);
     if (now.step % step_lines_every != 0) return;
     ordered_json line{{"event", "step"}, {"step", now.step}, {"epoch", now.epoch + 1}, {"loss", now.loss}};
@@ -57,23 +60,28 @@ struct RunRecorder::Body {
                  {"images_per_second", now.images_per_second},
                  {"loader_share", now.loader_share}});
     files.add_numbers(std::move(line));
+    // The wait grows with the time that a page takes, which limits the cost to kShareOfTime of the run.
     if (since_page.seconds() > std::max(kLeastBetween, page_seconds / kShareOfTime))
       write_page(seconds_left, false);
   }
 
   void on_epoch(const EpochReport& epoch) {
+    // Called after the report's own callback, which made the line of this epoch.
     ordered_json line = report.last();
     line["step"] = step;
     if (const auto quantizers = quantizer_ranges(recorded.run->network.module(), inputs); !quantizers.empty())
       line["quantizers"] = quantizers;
     if (profiler) line["phases"] = phase_times(profiler->profile());
     files.add_numbers(std::move(line));
+    // On disk before the checkpoint of the epoch is kept: a resumed run continues from both.
     files.sync();
     files.keep_epoch(epoch.epoch + 1);
+    // With --ema the model has the averages at the end only, so it is examined there.
     if (since_page.seconds() > page_seconds / kShareOfTime) write_page(seconds_left, !averages);
   }
 
   void examine() {
+    // `finish` may follow the last epoch at the same step.
     if (recorded.rows.empty() || examined == step) return;
     examined = step;
     auto found = class_examples(recorded.run->network, recorded.run->data, recorded.rows, recorded.batch);
@@ -96,6 +104,7 @@ struct RunRecorder::Body {
 
 RunRecorder::RunRecorder(RunFolder folder, const Flags& flags, RecordedRun recorded, TrainingReport& report)
     : body_(std::make_unique<Body>(std::move(folder), flags, std::move(recorded), report)) {}
+// An exception left the run: the record gets its end, unless this fails too.
 RunRecorder::~RunRecorder() {
   try {
     if (body_->files.began() && !body_->ended) finish("failed: see log.txt", ordered_json::object());
@@ -122,6 +131,7 @@ void RunRecorder::begin(ordered_json config, std::int64_t step) {
   Body& run = *body_;
   run.files.begin(config, step);
   run.step = step;
+  // The path ends with a slash, so `filename` alone would be empty.
   run.page.title = fs::path(run.files.folder().path).parent_path().filename().string();
   if (run.page.title.empty()) run.page.title = run.files.folder().path;
   run.page.config = std::move(config);
@@ -137,6 +147,7 @@ void RunRecorder::finish(const std::string& state, const ordered_json& result) {
   run.files.add(
       {{"event", "end"}, {"step", run.step}, {"time", time_now()}, {"state", state}, {"result", result}});
   run.files.sync();
+  // -1: the run has ended, the page does not reload.
   run.write_page(-1, false);
 }
 

@@ -25,6 +25,7 @@ constexpr std::pair<const char*, unsigned> kArm[] = {{"asimd", 1}, {"asimddp", 2
 /// Returns the text after the colon in the first line "name : value" whose name begins with one of `names`.
 std::string read_field(const char* path, const std::vector<std::string>& names) {
   std::ifstream file(path);
+  // The file repeats the fields for every processor. The first one is enough.
   for (std::string line; std::getline(file, line);)
     for (const auto& name : names) {
       const auto colon = line.find(':');
@@ -43,6 +44,7 @@ std::string architecture() {
 }  // namespace
 
 std::string processor_name() {
+  // "model name" on x86, "Model" or "Hardware" on ARM boards.
   const std::string name = read_field("/proc/cpuinfo", {"model name", "Model", "Hardware"});
   return name.empty() ? architecture() : name;
 }
@@ -54,16 +56,17 @@ std::vector<std::string> instruction_sets() {
       if (getauxval(AT_HWCAP) >> bit & 1) out.emplace_back(name);
     return out;
   }
-  std::istringstream words(read_field("/proc/cpuinfo", {"flags"}));
-  std::set<std::string> has;
-  for (std::string word; words >> word;) has.insert(word);
+  std::istringstream flags(read_field("/proc/cpuinfo", {"flags"}));
+  std::set<std::string> supported;
+  for (std::string flag; flags >> flag;) supported.insert(flag);
   for (const char* name : kUsed)
-    if (has.contains(name)) out.emplace_back(name);
+    if (supported.contains(name)) out.emplace_back(name);
   return out;
 }
 
 int processors() {
   cpu_set_t set;
+  // Processors that this process may use: containers and taskset allow fewer than the machine has.
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
@@ -73,6 +76,7 @@ double load() {
 }
 
 std::int64_t available_memory() {
+  // The field is in KiB ("12345 kB").
   return std::strtoll(read_field("/proc/meminfo", {"MemAvailable"}).c_str(), nullptr, 10) * 1024;
 }
 
@@ -80,6 +84,7 @@ std::string huge_pages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string line;
   std::getline(file, line);
+  // The file lists all modes with the present one in brackets: "always [madvise] never".
   const auto begin = line.find('['), end = line.find(']');
   return begin == std::string::npos || end == std::string::npos ? ""
                                                                 : line.substr(begin + 1, end - begin - 1);

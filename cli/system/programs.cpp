@@ -97,6 +97,7 @@ bool redirect(int number, const char* path, int flags) {
   return file >= 0 && ::dup2(file, number) >= 0;
 }
 
+// Ignored signals stay ignored after exec. The program expects their default action.
 void stop_ignoring_signals() {
   for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
 }
@@ -122,6 +123,7 @@ void check_started(int error, const std::string& program) {
   ::_exit(127);
 }
 
+// All memory is allocated before the fork: the child may only call async-signal-safe functions.
 pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& limits) {
   const auto variables = child_environment();
   const auto arguments = null_ended(words), environment = null_ended(variables);
@@ -129,6 +131,8 @@ pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& li
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) throw SystemError(fmt::format("[run_program] no process: {}", std::strerror(errno)));
   if (child == 0) become(arguments.data(), environment.data(), limits, parent, failure);
+  // The read ends when exec closes the pipe of the child (O_CLOEXEC), or when the child writes its error. An
+  // open end of the parent would keep it waiting.
   failure.close_writing();
   const int error = failure.read_error();
   if (error != 0) ::waitpid(child, nullptr, 0);
@@ -147,7 +151,9 @@ ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimit
   pid_t ended = 0;
   while ((ended = ::waitpid(child, &status, WNOHANG)) == 0) {
     end.timed_out = limits.seconds > 0 && watch.seconds() > limits.seconds;
+    // A negative number is the process group, which also has the program's own children.
     if (end.timed_out || stop_requested()) ::kill(-child, SIGKILL);
+    // Polling, because waitpid has no time limit and the stop may come from another thread.
     std::this_thread::sleep_for(kLookEvery);
   }
   if (ended < 0) throw SystemError(fmt::format("[run_program] '{}' is lost", words[0]));
@@ -162,6 +168,7 @@ void replace_process(const std::vector<std::string>& words) {
   stop_ignoring_signals();
   ::execvpe(arguments[0], arguments.data(), environment.data());
   const int error = errno;
+  // execvpe returned, so this process continues and needs its handlers again.
   catch_signals();
   check_started(error, words[0]);
   std::abort();
@@ -191,10 +198,12 @@ constexpr std::streamoff kLastWords = 2000;  // bytes of a message
 std::string last_words(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff bytes = file.tellg();
+  // Python prints the cause at the end of a traceback.
   file.seekg(std::max<std::streamoff>(0, bytes - kLastWords));
   std::string text = one_line({std::istreambuf_iterator<char>(file), {}});
   text.erase(text.find_last_not_of(' ') + 1);
   const std::size_t end = text.find("] ");
+  // Modules of the package report "fakequant: [command] message". Only the message is repeated.
   const bool is_own = text.starts_with("fakequant: [dataset") && end != std::string::npos;
   return is_own ? text.substr(end + 2) : text;  // the caller names its own command
 }
@@ -225,12 +234,14 @@ void check_end(const ProgramEnd& end, const std::string& command, const std::str
   if (stop_requested()) throw Interrupted(command);
   if (end.timed_out)
     throw BackendError(
-        fmt::format("[{}] {} was still running after {} s and was ended: give it longer by "
-                    "--timeout (0: any time), or fewer samples",
+        fmt::format("[{}] {} was still running after {} s and was ended. Use a larger --timeout "
+                    "(0: no limit), or fewer samples",
                     command, python, limits.seconds));
   if (end.signal != 0)
     throw BackendError(fmt::format("[{}] {} was ended by signal {} ({}){}{}", command, python, end.signal,
                                    ::strsignal(end.signal), message.empty() ? "" : ": ", message));
+  // Exit statuses of the package's modules: 2 a file cannot be used, 3 a package is missing, 0 and 1 a
+  // verdict.
   FQ_CHECK(end.status != 3, command, "{}", message);
   if (end.status == 2) throw FileError(file, "", fmt::format("[{}] {}", command, message));
   if (end.status > 1)
@@ -257,6 +268,7 @@ std::string find_python(const std::string& named, const std::vector<std::string>
   if (!named.empty()) return named;
   const char* of_environment = std::getenv("FAKEQUANT_PYTHON");
   if (of_environment != nullptr && *of_environment != '\0') return of_environment;
+  // An activated virtual environment without the packages often hides a system Python that has them.
   for (const char* python : {"python3", "/usr/bin/python3"})
     if (modules.empty() || has_modules(python, modules)) return python;
   return "python3";

@@ -19,6 +19,7 @@ bool is_for_one(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
   if (first == "inspect") return std::ranges::find(arguments, "--calibration") == arguments.end();
+  // `dispatch` handles --version and unknown commands, with one message for all ranks.
   const bool known = std::ranges::find(commands(), first, &Command::name) != commands().end();
   return (known || first == "--manual") && std::ranges::find(kShared, first) == std::end(kShared);
 }
@@ -54,6 +55,7 @@ int Ranks::finish(int status, std::string_view message) {
     return status;
   }
   const auto last = end_.meet(status, std::string(message));
+  // One rank prints the message for all. It may be a rank that was silent until now.
   if (last.speaks) {
     speak();
     complain(last.message);

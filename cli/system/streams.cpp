@@ -24,6 +24,7 @@
 namespace fq::cli {
 namespace {
 
+// First error of standard output, as errno. Later output is dropped, so that a reader never sees a gap.
 int first_error = 0;
 bool silent = false;
 
@@ -36,6 +37,7 @@ void write(std::string_view text) noexcept {
 }  // namespace
 
 void open_standard_streams() {
+  // open() returns the lowest free number, so the loop fills 0, 1 and 2 and stops at the first one above.
   int number = ::open("/dev/null", O_RDWR);
   while (number >= 0 && number <= STDERR_FILENO) number = ::open("/dev/null", O_RDWR);
   if (number > STDERR_FILENO) ::close(number);
@@ -51,6 +53,7 @@ void put(std::string_view text) noexcept {
 
 bool is_terminal() {
   if (isatty(STDOUT_FILENO) != 1 || silent) return false;
+  // Open MPI gives its ranks a terminal. The user sees the standard output of mpiexec, the parent process.
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
   std::error_code none;
   const auto of_mpiexec =
@@ -58,6 +61,7 @@ bool is_terminal() {
   return of_mpiexec.starts_with("/dev/pts/") || of_mpiexec.starts_with("/dev/tty");
 }
 
+// The reader closed the pipe on purpose, as `head` does.
 bool output_failed() noexcept { return first_error != 0 && first_error != EPIPE; }
 
 void complain(std::string_view message) noexcept {
@@ -73,6 +77,7 @@ void complain(std::string_view message) noexcept {
 
 namespace {
 
+// Warnings may come from any thread.
 std::mutex transcript_mutex;
 std::unique_ptr<LineFile> transcript;
 
@@ -92,6 +97,7 @@ void note_line(std::string_view text) noexcept try {
   const std::scoped_lock lock(transcript_mutex);
   if (!transcript) return;
   const std::string now = time_now();
+  // Every line of a text gets a time stamp, also an empty text.
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     transcript->add(now + " " + one_line(std::string(text.substr(begin, end - begin))));
@@ -102,6 +108,7 @@ void note_line(std::string_view text) noexcept try {
 
 void end_transcript() noexcept try {
   const std::scoped_lock lock(transcript_mutex);
+  // Reset before the sync, so that an error of the disk does not keep the file open.
   const auto ended = std::exchange(transcript, nullptr);
   if (ended) ended->sync();
 } catch (const std::exception&) {

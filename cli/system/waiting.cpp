@@ -22,6 +22,7 @@ const char* waiting_variable() noexcept {
 void choose_waiting(char** arguments) noexcept {
   static char program[4096];  // the real name, for process lists; static, because the stack may be small
   if (waiting_variable() != nullptr || readlink("/proc/self/exe", program, sizeof program - 1) < 0) return;
+  // If exec fails, the process continues with the default spin time.
   if (setenv("GOMP_SPINCOUNT", kSpins, 0) == 0) execv(program, arguments);
 }
 

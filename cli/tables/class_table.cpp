@@ -38,14 +38,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Data sets with a thousand classes would fill the screen. --json has all classes.
 constexpr std::size_t kMostRows = 20;
 
+// Requires a class with samples.
 double share(const ClassScore& score) { return double(score.correct) / double(score.count); }
 
 /// Returns the classes with samples: all in order, or the worst of many.
 std::vector<std::size_t> shown_classes(const std::vector<ClassScore>& scores) {
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // A class without samples has no accuracy.
   std::erase_if(order, [&](auto c) { return scores[c].count == 0; });
   if (order.size() <= kMostRows) return order;
   std::ranges::stable_sort(order, {}, [&](auto c) { return share(scores[c]); });
@@ -76,10 +79,12 @@ void ClassScores::add(const Tensor& predicted, const Tensor& labels) {
   for (std::int64_t i = 0; i < labels.numel(); ++i) {
     ClassScore& score = classes_.at(static_cast<std::size_t>(label[i]));
     ++score.count;
+    // Key -1 of `mistaken` is a row with NaN.
     ++(prediction[i] == label[i] ? score.correct : score.mistaken[prediction[i]]);
   }
 }
 
+// Returns the number of predictions of each class, right and wrong, without rows of NaN.
 std::vector<std::int64_t> ClassScores::answered() const {
   std::vector<std::int64_t> counts(classes_.size(), 0);
   for (std::size_t c = 0; c < classes_.size(); ++c) {
@@ -118,6 +123,8 @@ ordered_json class_json(const ClassScores& scores, const std::vector<std::string
                     {"name", c < names.size() ? ordered_json(names[c]) : nullptr},
                     {"count", score.count},
                     {"correct", score.correct},
+                    // F1 = 2 TP / (samples of the class + predictions of the class). It is undefined for a
+                    // class with neither.
                     {"f1", score.count + answered[c] == 0 ? ordered_json(nullptr)
                                                           : ordered_json(2.0 * double(score.correct) /
                                                                          double(score.count + answered[c]))},

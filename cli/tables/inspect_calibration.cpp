@@ -43,6 +43,7 @@ std::string decibel_text(std::optional<double> value) {
   return value ? fmt::format("{:.1f} dB", *value) : "-";
 }
 
+// Returns one amax, or "lowest..highest" for ranges per channel or block.
 std::string amax_text(const RangeReport& range) {
   if (!range.highest || *range.lowest == *range.highest) return number_text(range.highest);
   return fmt::format("{:.3g}..{:.3g}", *range.lowest, *range.highest);
@@ -63,6 +64,8 @@ TextCells heads() {
   return out;
 }
 
+// The first columns are text, aligned to the left. Numbers are aligned to the right, and the last column ends
+// the line.
 std::string aligned(const std::vector<TextCells>& lines) {
   std::vector<std::size_t> widths(lines.front().size());
   for (const auto& line : lines)
@@ -83,11 +86,13 @@ std::string reasons(const std::vector<QuantizerReport>& quantizers) {
   for (const auto& q : quantizers) {
     const auto add = [&](const std::string& reason) {
       auto& names = found[reason];
+      // Quantizers come one after another, so the last name is enough to find a repetition.
       if (names.empty() || names.back() != q.name) names.push_back(q.name);
     };
     for (const auto& range : q.methods) add(range.reason);
     add(q.in_force.reason);
   }
+  // Ranges without a problem have an empty reason.
   found.erase("");
   std::string out;
   for (const auto& [reason, names] : found)
@@ -96,6 +101,7 @@ std::string reasons(const std::vector<QuantizerReport>& quantizers) {
   return out;
 }
 
+// JSON has no infinity. An infinite SQNR is null, and "exact" is true.
 ordered_json number(std::optional<double> value) {
   return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json(nullptr);
 }
@@ -165,8 +171,9 @@ std::string file_name(const std::string& path) {
 
 void take_state_file(const InspectOptions& options, CalibrationPage& page) {
   const std::string& path = options.file;
+  // A state has statistics and no network, so it can neither read data nor merge another state.
   FQ_CHECK(options.data.data.empty() && options.state.empty(), kInspect,
-           "{}: {} is a calibration state: give the checkpoint in its place",
+           "{}: {} is a calibration state. Use the checkpoint instead",
            options.data.data.empty() ? "--state" : "--data", path);
   check_not_quantizing(options, path + " is a calibration state, collected with its own settings");
   const StateDict state = load_state(path, "calibration");
@@ -183,7 +190,7 @@ Network quantized_network(const InspectOptions& options, Output& output) {
     return network;
   }
   FQ_CHECK(!options.data.data.empty() || !options.state.empty(), kInspect,
-           "{} is a float checkpoint: give --data or --state, or a quantized checkpoint", options.file);
+           "{} is a float checkpoint: use --data or --state, or a quantized checkpoint", options.file);
   const Quantization chosen = read_quantization(options.quantization);
   output.line(quantization_text(options.quantization, chosen));
   place_quantizers(network, options.quantization, options.calibration, chosen, std::nullopt);
@@ -197,6 +204,7 @@ void take_data(Network& network, const InspectOptions& options, CalibrationPage&
   const auto ranks = run_ranks();
   DataLoader loader(data, share_of_rank({.batch_size = given.batch, .shuffle = false}, *ranks));
   network.module().to(chosen_device(options.general, kInspect));
+  // Observes the data again with histograms, for all methods. The ranges of the network stay.
   page.quantizers = calibration_report(network.module(), loader, 0, amax_options(options), ranks);
   page.facts.emplace_back("samples", std::to_string(data->size()));
   page.facts.emplace_back("data", fmt::format("{} ({})", file_name(given.data), given.split));
@@ -204,12 +212,14 @@ void take_data(Network& network, const InspectOptions& options, CalibrationPage&
 
 void take_checkpoint(const InspectOptions& options, Output& output, CalibrationPage& page) {
   const bool has_data = !options.data.data.empty();
-  FQ_CHECK(!has_data || options.state.empty(), kInspect, "--data and --state: give one");
+  FQ_CHECK(!has_data || options.state.empty(), kInspect, "--data and --state: use one");
   Network network = quantized_network(options, output);
   page.facts = {{"checkpoint", file_name(options.file)}, {"model", network.identity().model.name()}};
   if (has_data) take_data(network, options, page);
   if (const auto names = network.identity().class_names; !names.empty())
     page.facts.emplace_back("classes", names_text(names));
+  // With data, the report is complete. Otherwise it uses the statistics of --state, or the ranges of the
+  // checkpoint alone.
   if (has_data) return;
   if (!options.state.empty()) {
     const auto samples = load_calibration(network.module(), options.state);
@@ -236,6 +246,7 @@ void take_plan(const std::string& path, CalibrationPage& page) {
   const auto known = [&planned](const QuantizerReport& q) {
     return planned(q.name) || std::ranges::any_of(q.aliases, planned);
   };
+  // One common layer is enough: a plan may leave layers out.
   FQ_CHECK(std::ranges::any_of(page.quantizers, known), kInspect,
            "{} is of another network: it has no layer of this one, such as '{}'", path,
            owner(page.quantizers.front().name));
@@ -265,6 +276,7 @@ ordered_json inspect_calibration(const InspectOptions& given, Output& output) {
   InspectOptions options = given;
   options.file = read_checkpoint_path(given.file);
   CalibrationPage page{.title = "Calibration of " + file_name(options.file), .quantizers = {}};
+  // The kind in the header of the file decides, not its name.
   if (state_file_info(options.file).kind == "calibration")
     take_state_file(options, page);
   else

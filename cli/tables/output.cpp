@@ -21,6 +21,7 @@ std::string bar(const Progress& state) {
   const double share = state.total > 0 ? double(state.done) / double(state.total) : 0.0;
   const int full = std::clamp(int(share * bar_cells), 0, bar_cells);
   std::string text = fmt::format("{} [{:#<{}}{:.<{}}]", state.label, "", full, "", bar_cells - full);
+  // Evaluations have neither loss nor accuracy in their progress.
   if (state.accuracy >= 0 || state.loss != 0) text += fmt::format(" loss {:.4f}", state.loss);
   if (state.accuracy >= 0) text += fmt::format(" accuracy {:.2f} %", 100 * state.accuracy);
   text += fmt::format(" {:.0f} {}/s, {} left", state.samples_per_second, state.samples,
@@ -35,6 +36,7 @@ Output::Output(bool json, Telling telling)
 
 Output::~Output() { clear_bar(); }
 
+// The transcript gets every line, also with --quiet and --json.
 void Output::line(std::string_view text) {
   note_line(text);
   if (json_ || telling_ == Telling::quiet) return;
@@ -46,21 +48,25 @@ void Output::record(std::string_view text, const nlohmann::ordered_json& object)
   if (!text.empty()) line(text);
   const bool is_result = object.value("event", std::string()) == "result";
   if (!json_ || (telling_ == Telling::quiet && !is_result)) return;
+  // ASCII only: strings may have any bytes, and readers of a pipe may assume another encoding.
   put(object.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
 }
 
 void Output::progress(const Progress& state) {
   const auto now = std::chrono::steady_clock::now();
+  // A bar needs a terminal. With --verbose a log gets a line per second instead.
   const bool lines = !terminal_ && telling_ == Telling::verbose && !json_;
   if (!(terminal_ || lines) || now - last_bar_ < std::chrono::milliseconds(lines ? 1000 : 100)) return;
   last_bar_ = now;
   if (lines) return put(fq::detail::printable(bar(state)) + "\n");
   bar_shown_ = true;
+  // Return to the start of the line and erase it: the bar replaces itself.
   put("\r\033[K" + fq::detail::printable(bar(state)));
 }
 
 void Output::flush() {
   clear_bar();
+  // A full disk must not look like success.
   if (output_failed()) throw SystemError("[fakequant] standard output cannot be written: is the disk full?");
 }
 
@@ -83,6 +89,7 @@ std::string duration(double seconds) {
 std::string megabytes(std::int64_t bytes) { return fmt::format("{:.1f} MB", double(bytes) * 1e-6); }
 
 std::string percent(double share, std::int64_t count) {
+  // Standard error of a proportion, sqrt(p (1 - p) / n).
   const double error = count > 0 ? std::sqrt(share * (1 - share) / double(count)) : 0.0;
   return fmt::format("{:.2f} % ± {:.2f}", 100 * share, 100 * error);
 }

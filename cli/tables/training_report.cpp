@@ -8,6 +8,7 @@
 namespace fq::cli {
 namespace {
 
+// The estimate of the remaining time waits for some steps, because the first ones allocate memory.
 constexpr double kSecondsMeasured = 2, kSecondsWorthAWord = 5;
 constexpr std::int64_t kStepsMeasured = 3;
 
@@ -48,6 +49,7 @@ void TrainingReport::print_remaining_time(const StepReport& step) {
 /// Returns the validation scores as text, and adds them to the JSON object of the epoch.
 std::string TrainingReport::validation_text(const Evaluation& validation) {
   std::string text = ", validation";
+  // The run record and the result have the same keys with "val_".
   last_["val_loss"] = validation.loss;
   if (accuracy_) {
     text += fmt::format(" {:.2f} %", 100 * validation.accuracy);
@@ -77,6 +79,7 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
   last_["images_per_second"] = images_per_second_;
   last_["seconds"] = epoch.seconds;
   text += fmt::format(", {:.0f} {}/s, {}", images_per_second_, samples_, duration(epoch.seconds));
+  // Printed once, after the first epoch: every step needs the same memory.
   const bool first = memory_.empty() && plan_.peak > 0;
   if (first) {
     memory_ = {{"planned_peak", plan_.peak},
@@ -98,7 +101,7 @@ void TrainingReport::print_start(const Evaluation& start, bool is_best, nlohmann
   if (!is_best) return;
   log(LogLevel::warning,
       fmt::format("[{}] no epoch was better in validation than the start of the run ({}), which is in the "
-                  "file of the best epoch: give another --lr, or more --epochs",
+                  "file of the best epoch: use another --lr, or more --epochs",
                   command_,
                   accuracy_ ? fmt::format("{:.2f} %", 100 * start.accuracy)
                             : fmt::format("loss {:.4f}", start.loss)));
@@ -112,10 +115,12 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std:
                                {"stopped_early", result.stopped_early}};
   if (result.ranges_limited > 0) found["ranges_held"] = result.ranges_limited;
   for (const auto& [key, value] : last_.items())
+    // The result has the scores of the last epoch.
     if (key == "loss" || key == "accuracy" || key.starts_with("val_")) found[key] = value;
   const std::string steps = before == 0 ? fmt::format("{} steps", result.steps)
                                         : fmt::format("{} of {} steps", result.steps - before, result.steps);
   std::string text = fmt::format("{} in {}, {}", steps, duration(watch_.seconds()), path);
+  // A run that writes to a device (/dev/null) has no file of the best epoch.
   if (result.best_epoch >= 0 && allows_sibling_files(path)) {
     const std::string best = best_checkpoint_path(path);
     found.update({{"best", best}, {"best_epoch", result.best_epoch + 1}});
@@ -124,6 +129,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std:
     text += fmt::format("; the best epoch, {}, in {}", result.best_epoch + 1, best);
   }
   found["seconds"] = watch_.seconds();
+  // batch_ counts the samples of a whole step, over all micro-batches.
   if (images_per_second_ > 0) found["ms_per_step"] = 1000 * double(batch_) / images_per_second_;
   found["loader_share"] = loader_share_;
   if (!memory_.empty()) found["memory"] = memory_;

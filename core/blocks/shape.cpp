@@ -16,6 +16,7 @@ std::int64_t numel(const Shape& shape) {
   std::int64_t product = 1;
   for (const auto size : shape) {
     FQ_CHECK(size >= 0, "shape", "{} has a negative size: sizes are 0 or more", to_string(shape));
+    // Shapes come from files: the product must not wrap.
     FQ_CHECK(!__builtin_mul_overflow(product, size, &product), "shape", "{} has more than 2^63 elements",
              to_string(shape));
   }
@@ -34,11 +35,13 @@ int normalize_axis(int axis, int rank, std::string_view function) {
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view function) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (std::size_t i = 0; i < out.size(); ++i) {
+    // From the last axis to the first: missing leading axes count as 1.
     const auto x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const auto y = i < b.size() ? b[b.size() - 1 - i] : 1;
     FQ_CHECK(x == y || x == 1 || y == 1, function,
              "{} and {} do not broadcast: sizes must be equal or 1, counted from the last axis", to_string(a),
              to_string(b));
+    // A size of 1 repeats, and also shrinks to 0 next to an empty axis.
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
   return out;
@@ -53,6 +56,7 @@ AxisView axis_view(const Shape& shape, int axis) {
   return view;
 }
 
+// Axes that are not named keep `rest_` = whole. In `blocks` they have length 1 instead.
 Granularity Granularity::per_axis(std::vector<int> axes) {
   Granularity out;
   std::ranges::sort(axes);
@@ -83,17 +87,20 @@ Shape Granularity::block_shape(const Shape& tensor) const {
     block[static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(tensor.size()), "granularity"))] =
         length;
   for (std::size_t i = 0; i < block.size(); ++i)
+    // At least 1, so that `scale_shape` does not divide by the size of an empty axis.
     if (block[i] == whole) block[i] = std::max<std::int64_t>(tensor[i], 1);
   return block;
 }
 
 Shape Granularity::scale_shape(const Shape& tensor) const {
   Shape out = block_shape(tensor);
+  // ceil(size / block) without the overflow of size + block - 1.
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = tensor[i] == 0 ? 0 : (tensor[i] - 1) / out[i] + 1;
   return out;
 }
 
 int Granularity::single_axis(int rank) const {
+  // Per one axis: blocks of 1 along it, and of the whole size along all others.
   if (lengths_.size() != 1 || rest_ != whole || lengths_[0].second != 1) return -1;
   return normalize_axis(lengths_[0].first, rank, "granularity");
 }

@@ -26,6 +26,7 @@ void transpose_channels(const void* in, void* out, const Shape& s, bool to_last)
   const std::int64_t rows = to_last ? channels : pixels, columns = to_last ? pixels : channels;
 #pragma omp parallel for schedule(static) if (s[0] * rows * columns > 65536)
   for (std::int64_t n = 0; n < s[0]; ++n) {
+    // Reads with a stride and writes in order: each output line of the cache is written once.
     const Word* from = x + n * rows * columns;
     Word* to = y + n * rows * columns;
     for (std::int64_t c = 0; c < columns; ++c)
@@ -49,6 +50,7 @@ void add_bits(std::uint8_t* y, std::int64_t bit, std::uint64_t value) {
 
 /// Moves bit c of byte r to bit r of byte c.
 std::uint64_t transpose_8x8(std::uint64_t x) {
+  // Swaps 1x1, 2x2 and 4x4 blocks across the diagonal (Warren, Hacker's Delight, section 7-3).
   constexpr std::pair<int, std::uint64_t> steps[] = {
       {7, 0x00aa00aa00aa00aaull}, {14, 0x0000cccc0000ccccull}, {28, 0x00000000f0f0f0f0ull}};
   for (const auto& [shift, swapped] : steps) {
@@ -68,6 +70,8 @@ void transpose_image_bits(const std::uint8_t* x, std::int64_t bytes, std::uint8_
       const std::uint64_t inside = (1u << width) - 1;
       std::uint64_t tile = 0;
       for (std::int64_t i = 0; i < height; ++i)
+        // A byte of the tile is a row. Bits beyond the edge are 0, so edge tiles write no bits of their
+        // neighbours.
         tile |= (read_bits(x, bytes, at + (r + i) * columns + c) & inside) << (8 * i);
       tile = transpose_8x8(tile);
       for (std::int64_t j = 0; j < width; ++j) add_bits(y, at + (c + j) * rows + r, tile >> (8 * j) & 0xff);

@@ -77,6 +77,8 @@ struct Moved {
   Tensor operator()(const TakeMove& move) const { return taken(x, move); }
 };
 
+// The transpose of each move as a matrix of zeros and ones. It adds only where a TakeMove copied an element,
+// so all other gradients are exact.
 struct MovedBack {
   const Tensor& dy;
   const Shape& shape;
@@ -92,6 +94,7 @@ struct MovedBack {
 Shape moved_shape(const Shape& shape, const Move& move) { return std::visit(ShapeOf{shape}, move); }
 Layout moved_layout(Layout layout, const Move& move) {
   const bool in_place = std::holds_alternative<CutMove>(move) || std::holds_alternative<TakeMove>(move);
+  // Reshapes and permutations follow the logical order. Their kernels write row-major.
   return in_place ? layout : Layout::row_major;
 }
 Tensor moved(const Tensor& x, const Move& move) { return std::visit(Moved{x}, move); }
@@ -113,6 +116,8 @@ void clear_last_byte(Tensor& out) {
 /// Copies `length` indices of the axis from index `from` of x to index `to` of y.
 void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length,
                 int axis) {
+  // In memory order a range of an axis is `outer` runs of contiguous bits, in any layout and for packed
+  // elements.
   const auto a = memory_view(x.shape(), x.layout(), axis), b = memory_view(y.shape(), y.layout(), axis);
   const std::int64_t bits = bit_width(x.dtype());
   const StridedBits copy{a.outer,
@@ -128,7 +133,7 @@ void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, 
 }  // namespace
 
 Tensor join(const std::vector<Tensor>& parts, int axis) {
-  FQ_CHECK(!parts.empty(), "concat", "no tensors are given: give at least one");
+  FQ_CHECK(!parts.empty(), "concat", "no tensors are given: use at least one");
   const auto at = static_cast<std::size_t>(normalize_axis(axis, parts[0].rank(), "concat"));
   Shape shape = parts[0].shape();
   shape[at] = 0;

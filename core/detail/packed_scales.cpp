@@ -8,6 +8,7 @@
 namespace fq {
 namespace {
 
+// E4M3 has an implicit bit and 3 of mantissa.
 constexpr int kPowersOfTwo = 1, kE4m3Bits = 4;  // significant bits, as in Grid
 const Minifloat e4m3_grid = Minifloat::of({4, 3});
 
@@ -33,7 +34,7 @@ Tensor decoded(const Tensor& codes) {
 Tensor checked_scales(const PackedScales& packed, const std::string& name) {
   const DType dtype = packed.values.dtype();
   FQ_CHECK(packed.defined() && (dtype == DType::f32 || dtype == DType::f8_e4m3 || dtype == DType::f8_e8m0),
-           "quantizer", "the scales of '{}' are {}: give f32, f8_e4m3 or f8_e8m0", name,
+           "quantizer", "the scales of '{}' are {}: use f32, f8_e4m3 or f8_e8m0", name,
            packed.values.describe());
   const Tensor floats = dtype == DType::f32 ? packed.values : decoded(packed.values);
   return mapped(floats, [&](float value) {
@@ -60,11 +61,14 @@ Tensor scale_codes(const Tensor& scales, const Grid& grid) {
   const auto* in = scales.data<float>();
   auto* codes = static_cast<std::uint8_t*>(out.mutable_raw());
   for (std::int64_t i = 0; i < scales.numel(); ++i)
+    // Exact: block_scaled rounded each scale to fl(code * unit), so that scale / unit rounds back to the
+    // code, and ilogb of a power of two is its exponent.
     codes[i] = e4m3 ? e4m3_grid.encode(e4m3_grid.round(in[i] / unit)) : encode_e8m0(std::ilogb(in[i] / unit));
   return out;
 }
 
 PackedScales pack_scales(const Grid& grid) {
+  // Scales of any float value are stored as f32, so that codes decode to equal values again.
   if (grid.scale_bits == 0) return {grid.scale};
   return {scale_codes(grid.scale, grid), grid.unit};
 }
@@ -74,6 +78,7 @@ Grid unpack_scales(const PackedScales& packed, Format format, Granularity granul
   const Tensor scale = checked_scales(packed, name);
   return {.format = format,
           .granularity = std::move(granularity),
+          // Packed scales come without ranges. A range computed from the scale is enough: the codes exist.
           .amax = mapped(scale, [bound = format.bound()](float s) { return s * bound; }),
           .scale = scale,
           .name = std::move(name),

@@ -18,6 +18,8 @@ char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned 
 /// Returns the number of edits, ignoring case. Swapping two neighbours is one edit.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   const auto same = [&](std::size_t i, std::size_t j) { return small(a[i - 1]) == small(b[j - 1]); };
+  // Three rows of the matrix of Damerau and Levenshtein (optimal string alignment): `before` is needed for
+  // swaps.
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -47,6 +49,7 @@ std::vector<std::string> nearest(std::string_view name, std::vector<std::string>
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
   if (names.empty()) return {};
   const auto best = nearest(name, names, 12);
+  // A suggestion that differs in more than a third of the name is rarely right: lists the names instead.
   if (edit_distance(name, best[0]) <= std::max<std::size_t>(2, name.size() / 3))
     return fmt::format(": did you mean '{}'?", best[0]);
   return fmt::format(": use one of {}{}", fmt::join(best, ", "), names.size() > 12 ? ", .." : "");
@@ -65,6 +68,7 @@ namespace {
 
 /// Returns the part of a pattern that matches one character: "k", "?" or "[kv]".
 std::string_view pattern_part(std::string_view pattern) {
+  // ']' as the first character of a set is part of it, as in fnmatch.
   const auto end = pattern.starts_with('[') ? pattern.find(']', 2) : std::string_view::npos;
   return pattern.substr(0, end == std::string_view::npos ? 1 : end + 1);
 }
@@ -77,7 +81,10 @@ bool matches_character(std::string_view part, char c) {
 }  // namespace
 
 bool wildcard_match(std::string_view pattern, std::string_view text) {
+  // Names may contain '[' or '?'. A rule for exactly this name must match it.
   if (pattern == text) return true;
+  // Greedy with one point of return: after a mismatch the last '*' takes one more character. Earlier stars
+  // need no retry, so the time is at most |pattern| * |text|.
   std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
     const auto part = pattern_part(pattern.substr(std::min(p, pattern.size())));
@@ -111,6 +118,8 @@ std::string join_path(const std::string& prefix, const std::string& name) {
 
 namespace {
 
+// Control characters could move the cursor of a terminal, and marks of text direction could reorder the
+// visible text.
 bool is_control(char32_t c) {
   const bool c0 = c < 0x20 && c != '\n' && c != '\t', c1 = c >= 0x7f && c < 0xa0;
   const bool direction = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
@@ -138,6 +147,7 @@ Utf8Character first_character(std::string_view text) {
     if ((next & 0xc0u) != 0x80u) return none;
     code = code << 6 | (next & 0x3fu);
   }
+  // RFC 3629: rejects longer encodings than necessary, surrogates, and codes beyond U+10FFFF.
   static constexpr char32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool surrogate = code >= 0xd800 && code < 0xe000;
   if (code < least[ones] || code > 0x10ffff || surrogate) return none;

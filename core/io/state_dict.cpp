@@ -9,6 +9,7 @@
 
 namespace fq {
 
+// Entries keep their order of insertion, the index finds them by name.
 struct StateDict::Body {
   std::vector<Entry> entries;
   std::map<std::string, std::size_t, std::less<>> index;
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::int64_t kMostParts = 64;  // limit of nested groups when reading
 
+// Names are paths of HDF5 objects: empty parts and "." would name another object.
 void check_name(std::string_view name) {
   FQ_CHECK(name.find('\0') == name.npos, "state_dict", "a name contains a zero byte: remove it");
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -36,6 +38,7 @@ std::string joined(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
 }
 
+// Returns whether the name is in the group `prefix`: "a/b" is in "a", "ab" is not.
 bool below(std::string_view name, std::string_view prefix) {
   return prefix.empty() ||
          (name.size() > prefix.size() + 1 && name.starts_with(prefix) && name[prefix.size()] == '/');
@@ -58,11 +61,12 @@ StateDict::~StateDict() = default;
 
 void StateDict::set(std::string name, Tensor tensor) {
   check_name(name);
-  FQ_CHECK(tensor.defined(), "state_dict", "the tensor '{}' is undefined: give it a shape first", name);
+  FQ_CHECK(tensor.defined(), "state_dict", "the tensor '{}' is undefined: create it with a shape", name);
   const auto [place, added] = body_->index.try_emplace(name, body_->entries.size());
   if (added)
     body_->entries.emplace_back(std::move(name), std::move(tensor));
   else
+    // A replaced tensor keeps its position.
     body_->entries[place->second].second = std::move(tensor);
 }
 
@@ -75,6 +79,7 @@ const Tensor& StateDict::at(std::string_view name) const {
   return body_->entries[found->second].second;
 }
 
+// Loaders use this form: a file of another model then fails by name instead of being misread.
 const Tensor& StateDict::at(std::string_view name, const Shape& shape, DType dtype) const {
   const Tensor& tensor = at(name);
   FQ_CHECK(tensor.shape() == shape && tensor.dtype() == dtype, "state_dict",
@@ -111,6 +116,7 @@ const nlohmann::json& StateDict::attribute(std::string_view name) const {
 const nlohmann::json& StateDict::attributes() const noexcept { return body_->attributes; }
 
 void StateDict::merge(const StateDict& other, std::string_view prefix) {
+  // Inserting into the list that is read would invalidate it.
   if (&other == this) return merge(StateDict(other), prefix);
   for (const auto& [name, tensor] : other.tensors())
     FQ_CHECK(!contains(joined(prefix, name)), "state_dict",
@@ -133,6 +139,7 @@ StateDict StateDict::sub(std::string_view prefix) const {
 }
 
 bool StateDict::has_sub(std::string_view prefix) const {
+  // Names of a group are neighbours in the sorted index.
   const auto found = body_->index.lower_bound(fmt::format("{}/", prefix));
   if (found != body_->index.end() && below(found->first, prefix)) return true;
   const auto items = attributes().items();
@@ -140,6 +147,7 @@ bool StateDict::has_sub(std::string_view prefix) const {
 }
 
 bool bitwise_equal(const StateDict& a, const StateDict& b) {
+  // Attributes are sorted by name and compare by value; tensors also by order.
   return a.attributes() == b.attributes() &&
          std::equal(a.tensors().begin(), a.tensors().end(), b.tensors().begin(), b.tensors().end(),
                     [](const auto& x, const auto& y) {

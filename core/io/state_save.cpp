@@ -13,6 +13,7 @@ namespace {
 
 namespace h5 = detail::h5;
 
+// In HDF5 a name is either a dataset or a group.
 void check_names(const StateDict& state) {
   std::set<std::string, std::less<>> taken{"attributes"};
   for (const auto& name : state.names())
@@ -36,6 +37,7 @@ std::string attributes_text(const StateDict& state) {
 class Writer {
  public:
   explicit Writer(std::string_view kind) : kind_(kind), image_(detail::kHeaderBytes) {
+    // For users of HDF5 tools. Our reader uses the header and the listing.
     h5::write_attribute(image_.file(), "kind", kind);
     h5::write_attribute(image_.file(), "format_version", std::int64_t{detail::kFormatVersion});
   }
@@ -44,6 +46,7 @@ class Writer {
     FQ_CHECK(!given.device().is_meta(), "save_state", "'{}' is {}: a tensor on meta has no bytes to save",
              name, given.describe());
     const Tensor tensor = given.to(Device::cpu()).to(Layout::row_major);
+    // HDF5 has no types below 8 bits: packed codes are bytes, with their shape in an attribute.
     const bool packed = bit_width(tensor.dtype()) < 8;
     const Shape shape = packed ? Shape{tensor.nbytes()} : tensor.shape();
     const auto dataset =
@@ -54,11 +57,13 @@ class Writer {
     if (packed) h5::write_attribute(dataset.get(), "shape", nlohmann::json(tensor.shape()).dump());
   }
 
+  // Attributes are one dataset of JSON text: HDF5 limits its own attributes to 64 KiB.
   void put(const std::string& name, const std::string& text) {
     const h5::Lock lock;
     const h5::Type type(FQ_CALL(H5Tcopy(H5T_C_S1), "save_state"));
     FQ_CALL(H5Tset_size(type.get(), text.size()), "save_state");
     FQ_CALL(H5Tset_cset(type.get(), H5T_CSET_UTF8), "save_state");
+    // Padding without a terminating zero, so that the size is the length of the text.
     FQ_CALL(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), "save_state");
     (void)put_bytes(name, type.get(), {}, text.data(), static_cast<std::int64_t>(text.size()));
     listing_.back().dtype = detail::kListedJson;
@@ -68,6 +73,7 @@ class Writer {
     const auto image = image_.bytes();
     const std::string listing = detail::encode(listing_);
     detail::StateHeader header;
+    // The checksum continues over image and listing, which follow each other in the file.
     header.body_crc = crc32c(image.data() + detail::kHeaderBytes, image.size() - detail::kHeaderBytes);
     header.body_crc = crc32c(listing.data(), listing.size(), header.body_crc);
     header.listing_bytes = static_cast<std::int64_t>(listing.size());
@@ -86,6 +92,7 @@ class Writer {
     auto dataset = image_.write(name, type, shape, data);
     const std::uint32_t crc = crc32c(data, static_cast<std::size_t>(bytes));
     h5::write_attribute(dataset.get(), "crc32c", std::int64_t{crc});
+    // HDF5 sorts names; the index keeps the order of the state.
     h5::write_attribute(dataset.get(), "index", static_cast<std::int64_t>(listing_.size()));
     listing_.push_back({name, bytes > 0 ? h5::Image::offset(dataset) : detail::kHeaderBytes, bytes, crc});
     return dataset;

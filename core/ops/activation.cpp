@@ -27,11 +27,14 @@ Variable along_channels(const Variable& slope, const Variable& x) {
 }  // namespace
 
 Variable relu(const Variable& x) {
+  // The ReLU stays pending: the reader applies it with its rounding and includes it in its mask, so the
+  // gradient passes here unchanged.
   if (const auto* sums = x.accumulator()) {
     Accumulator flagged = *sums;
     flagged.relu = true;
     return detail::record("relu", std::move(flagged), {x}, pass);
   }
+  // Unsigned codes are never negative, and ReLU keeps all of them.
   const auto* codes = x.quantized();
   if (codes != nullptr && codes->grid.format.is_integer() && codes->grid.format.integer().is_unsigned)
     return detail::record("relu", detail::with_codes(*codes, codes->codes), {x}, pass);
@@ -85,10 +88,12 @@ Variable elu(const Variable& x, double alpha) {
 
 Variable celu(const Variable& x, double alpha) {
   FQ_CHECK(alpha != 0.0, "celu", "alpha is 0: it must be another number");
+  // alpha * (exp(x / alpha) - 1) below 0 (Barron, arXiv:1704.07483).
   return detail::apply_function("celu", x, detail::Elu{alpha, alpha, 1.0}, number("alpha", alpha));
 }
 
 Variable selu(const Variable& x) {
+  // The fixed point of mean 0 and variance 1 (Klambauer et al., arXiv:1706.02515), with PyTorch's digits.
   constexpr double alpha = 1.6732632423543772848170429916717, gain = 1.0507009873554804934193349852946;
   return detail::apply_function("selu", x, detail::Elu{alpha, 1.0, gain});
 }
@@ -103,6 +108,7 @@ Variable softplus(const Variable& x, double beta, double threshold) {
 Variable prelu(const Variable& input, const Variable& slope) {
   const auto x = detail::floats(input, "prelu"), s = detail::matching_floats(slope, x.tensor, "prelu");
   return detail::composite("prelu", {x.variable, s.variable}, {}, [&] {
+    // Composed of max(x, 0) and slope * min(x, 0): the gradient of the slope follows from `multiply`.
     const Variable below = clip(x.variable, -std::numeric_limits<double>::infinity(), 0.0);
     return add(relu(x.variable), multiply(below, along_channels(s.variable, x.variable)));
   });

@@ -71,7 +71,7 @@ detail::AttentionShape attention_shape(const Tensor& q, const Tensor& k, const T
                        to_string(v.shape()));
   };
   FQ_CHECK(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, kAttention,
-           "{}: give [N, H, L, D], [N, K, S, D] and [N, K, S, E]", text());
+           "{}: use [N, H, L, D], [N, K, S, D] and [N, K, S, E]", text());
   FQ_CHECK(q.dim(0) == k.dim(0) && q.dim(0) == v.dim(0) && q.dim(3) == k.dim(3), kAttention,
            "{}: the number of samples, and the last axis of q and k, must agree", text());
   FQ_CHECK(k.dim(1) == v.dim(1) && k.dim(2) == v.dim(2), kAttention,
@@ -83,6 +83,7 @@ detail::AttentionShape attention_shape(const Tensor& q, const Tensor& k, const T
   return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3), v.dim(3)};
 }
 
+// Returns a scalar: added to a score, it gives probability 0.
 Variable negative_infinity(const Tensor& like) {
   return Variable(Tensor::full({}, -std::numeric_limits<double>::infinity(), like.dtype(), like.device()));
 }
@@ -91,11 +92,12 @@ Variable negative_infinity(const Tensor& like) {
 Tensor added_mask(const Variable& mask, const Tensor& like) {
   if (!mask.defined()) return {};
   FQ_CHECK(!mask.requires_grad(), kAttention,
-           "the mask takes a gradient: add it to ops::matmul's scores before ops::softmax, or detach it");
+           "the mask requires a gradient: add it to ops::matmul's scores before ops::softmax, or detach it");
   const Tensor given = mask.tensor().to(Layout::row_major);
   FQ_CHECK((given.dtype() == DType::u8 || given.dtype() == like.dtype()) && given.device() == like.device(),
-           kAttention, "the mask is {}, q {}: give u8 or q's dtype on its device", given.describe(),
+           kAttention, "the mask is {}, q {}: use u8 or q's dtype on its device", given.describe(),
            like.describe());
+  // u8 marks the visible keys, as in PyTorch's bool masks.
   if (given.dtype() != DType::u8) return given;
   const Variable zero(Tensor::full({}, 0.0, like.dtype(), like.device()));
   return where(Variable(given.to(like.dtype())), zero, negative_infinity(like)).tensor();
@@ -122,18 +124,20 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) 
   });
 }
 
+// Checks that the mask broadcasts against the scores [N, H, L, S] by NumPy's rule. Returns its strides, with
+// 0 along broadcast axes, so that a mask is never expanded in memory.
 std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::AttentionShape& s) {
   std::array<std::int64_t, 4> out{};
   if (!mask.defined()) return out;
-  const Shape wanted{s.samples, s.heads, s.queries, s.keys};
+  const Shape scores_shape{s.samples, s.heads, s.queries, s.keys};
   FQ_CHECK(mask.rank() <= 4, kAttention, "the mask is {}: it has at most the axes of {}", mask.describe(),
-           to_string(wanted));
+           to_string(scores_shape));
   std::int64_t stride = 1;
   for (int axis = 3, own = mask.rank() - 1; own >= 0; --axis, --own) {
     const auto size = mask.dim(own);
-    FQ_CHECK(size == 1 || size == wanted[static_cast<std::size_t>(axis)], kAttention,
+    FQ_CHECK(size == 1 || size == scores_shape[static_cast<std::size_t>(axis)], kAttention,
              "the mask is {}, the scores are {}: each size must be 1 or the same", mask.describe(),
-             to_string(wanted));
+             to_string(scores_shape));
     out[static_cast<std::size_t>(axis)] = size == 1 ? 0 : stride;
     stride *= size;
   }
@@ -228,7 +232,7 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
 
 Variable attention_weights(const Variable& input, const AttentionOptions& options, const Variable& mask) {
   const auto scores = detail::floats(input, kWeights);
-  FQ_CHECK(scores.tensor.rank() == 4, kWeights, "the scores are {}: give [N, H, L, S]",
+  FQ_CHECK(scores.tensor.rank() == 4, kWeights, "the scores are {}: use [N, H, L, S]",
            to_string(scores.tensor.shape()));
   const Shape& sizes = scores.tensor.shape();
   const double factor = options.scale.value_or(1.0);
@@ -237,12 +241,15 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
   });
   return detail::composite(kWeights, {scores.variable, mask}, std::move(attributes), [&] {
     const Tensor added = added_mask(mask, scores.tensor);
+    // Only checks the shape: `add` below broadcasts.
     (void)mask_strides(added, {sizes[0], sizes[1], sizes[1], sizes[2], sizes[3], 0, 0});
     Variable seen = scale(scores.variable, factor);
     if (options.causal) seen = add(seen, Variable(causal_mask(sizes[2], sizes[3], scores.tensor)));
     if (added.defined()) seen = add(seen, Variable(added));
     const bool sees_all_a_key = !added.defined() && (!options.causal || sizes[2] <= sizes[3]);
     if (sees_all_a_key || sizes[3] == 0) return softmax(seen);
+    // The softmax of a row of -infinity is NaN. The inner `where` replaces the row by zeros, the outer one
+    // replaces its probabilities by 0. Both also stop the gradient.
     const Variable blind = equal(max(seen.detach(), {-1}, true), negative_infinity(scores.tensor));
     const Variable zero(Tensor::full({}, 0.0, scores.tensor.dtype(), scores.tensor.device()));
     return where(blind, zero, softmax(where(blind, zero, seen)));
@@ -252,7 +259,7 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
 Variable rotary(const Variable& input, const Rotary& options) {
   const auto x = detail::floats(input, kRotary);
   const Tensor rows = x.tensor.to(Layout::row_major);
-  FQ_CHECK(rows.rank() >= 2, kRotary, "the input is {}: give [.., L, D]", to_string(rows.shape()));
+  FQ_CHECK(rows.rank() >= 2, kRotary, "the input is {}: use [.., L, D]", to_string(rows.shape()));
   const std::int64_t width = rows.dim(-1), dims = options.dims == 0 ? width : options.dims;
   FQ_CHECK(dims >= 0 && dims % 2 == 0 && dims <= width, kRotary,
            "{} of {} elements cannot be rotated: use an even number up to that", dims, width);
@@ -260,22 +267,25 @@ Variable rotary(const Variable& input, const Rotary& options) {
            "first is {}, base {}, magnitude {}: use 0 or more, and above 0", options.first, options.base,
            options.magnitude);
   const auto given = static_cast<std::int64_t>(options.frequencies.size());
-  FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: give one for each", given,
+  FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: use one for each", given,
            dims / 2);
-  const detail::Rotation there{rows.dim(-2), width, dims / 2, options.interleaved, false};
-  const auto frequencies = pair_frequencies(options, there.pairs);
-  const Tensor table = angles(options, there.rows, frequencies, rows);
-  const auto turn = [table](const Tensor& from, const detail::Rotation& rotation) {
+  const detail::Rotation forward_rotation{rows.dim(-2), width, dims / 2, options.interleaved, false};
+  const auto frequencies = pair_frequencies(options, forward_rotation.pairs);
+  const Tensor table = angles(options, forward_rotation.rows, frequencies, rows);
+  // The transpose of a rotation is the rotation by the negative angle. The magnitude is part of the table, so
+  // backward reads the same table.
+  const auto apply_rotation = [table](const Tensor& from, const detail::Rotation& rotation) {
     Tensor y = detail::empty_like(from);
     detail::run(y.device(), &detail::Kernels::rotate, from, table, rotation, y);
     return y;
   };
-  const auto backward = [turn, there](const Tensor& dy) {
-    detail::Rotation back = there;
-    back.back = true;
-    return std::vector<Tensor>{turn(dy.to(Layout::row_major), back)};
+  const auto backward = [apply_rotation, forward_rotation](const Tensor& dy) {
+    detail::Rotation inverse = forward_rotation;
+    inverse.back = true;
+    return std::vector<Tensor>{apply_rotation(dy.to(Layout::row_major), inverse)};
   };
-  Variable y = detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
+  Variable y = detail::record(kRotary, apply_rotation(rows, forward_rotation), {x.variable}, backward,
+                              detail::traced([&] {
                                 return Attributes{{"frequencies", frequencies},
                                                   {"magnitude", options.magnitude},
                                                   {"first", options.first},
@@ -285,8 +295,8 @@ Variable rotary(const Variable& input, const Rotary& options) {
   if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
   const auto again = detail::recompute_function(x.variable);
   if (!again) return y;
-  return detail::with_recompute(y, [turn, there, again] {
-    return Value(turn(std::get<Tensor>(again()).to(Layout::row_major), there));
+  return detail::with_recompute(y, [apply_rotation, forward_rotation, again] {
+    return Value(apply_rotation(std::get<Tensor>(again()).to(Layout::row_major), forward_rotation));
   });
 }
 
@@ -300,6 +310,7 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
   const AttentionShape shape{samples, heads, heads, rows, keys.dim(1), width, values.dim(2) / heads};
   const auto q = floats(queries, ops::kAttention), k = matching_floats(keys, q.tensor, ops::kAttention),
              v = matching_floats(values, q.tensor, ops::kAttention);
+  // Shapes that do not fit go to the general function too, which throws with a message.
   const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
                     v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {

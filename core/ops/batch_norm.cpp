@@ -109,7 +109,7 @@ NormFolding norm_folding(const ProductOrigin* origin, std::int64_t channels, Nor
 NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor& beta, NormStatistics s) {
   const std::int64_t channels = x.channels(), rows = x.count();
   FQ_CHECK(!s.training || rows != 1 || x.device().is_meta(), "batch_norm",
-           "training on {} has one value a channel: give a larger batch", to_string(x.values.shape()));
+           "training on {} has one value a channel: use a larger batch", to_string(x.values.shape()));
   const Device device = x.device();
   Tensor moments;
   if (s.training) {
@@ -161,7 +161,7 @@ Tensor outer_shape(const Tensor& y, const Shape& shape) {
 
 void check_channels(const Tensor& tensor, std::int64_t channels, std::string_view what) {
   FQ_CHECK(!tensor.defined() || tensor.shape() == Shape{channels}, kBatchNorm,
-           "{} is {}, the input has {} channels: give [{}]", what, to_string(tensor.shape()), channels,
+           "{} is {}, the input has {} channels: use [{}]", what, to_string(tensor.shape()), channels,
            channels);
 }
 
@@ -236,7 +236,7 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   FQ_CHECK(x.defined(), kBatchNorm, "the input is undefined");
   const Shape shape = x.shape();
   FQ_CHECK(shape.size() >= 2 && shape.size() <= 5, kBatchNorm,
-           "the input is {}: give [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W]", to_string(shape));
+           "the input is {}: use [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W]", to_string(shape));
   Inputs in = read(x, folded);
   if (gamma.defined()) in.gamma = detail::matching_floats(gamma, in.floats, kBatchNorm);
   if (beta.defined()) in.beta = detail::matching_floats(beta, in.floats, kBatchNorm);
@@ -251,7 +251,7 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
              "the running statistics are {}, the input is on {}: use one device", running.describe(),
              to_string(x.device()));
   FQ_CHECK(training || (mean.defined() && variance.defined()), kBatchNorm,
-           "evaluation needs the running mean and variance: give both, or training = true");
+           "evaluation needs the running mean and variance: use both, or training = true");
   return in;
 }
 

@@ -64,6 +64,8 @@ Tensor Convolution::exact_sums(const Codes& x, const Codes& w, Device device) co
 }
 
 Tensor Convolution::backward_x(const Tensor& dy, const Tensor& w) const {
+  // The engine distributes the whole product itself, which is faster than the fixed split of the forward pass
+  // (see Sharing). dy may have fewer images than y.
   constexpr auto sharing = Sharing::by_threads;
   ConvShape shape = shape_;
   shape.n = dy.dim(0);
@@ -71,6 +73,7 @@ Tensor Convolution::backward_x(const Tensor& dy, const Tensor& w) const {
 }
 
 Tensor Convolution::backward_w(const Tensor& x, const Tensor& dy) const {
+  // A transposed convolution swaps the roles of input and output, and so of x and dy in the weight gradient.
   return (transposed_ ? conv_dw(shape_, dy, x) : conv_dw(shape_, x, dy)).reshape(weight_shape_);
 }
 
@@ -128,6 +131,7 @@ VolumeConvolution::VolumeConvolution(std::string_view operator_name, const Volum
 Tensor VolumeConvolution::input(const Tensor& x) const {
   const Tensor rows = x.to(Layout::row_major);
   const std::int64_t c = rows.dim(1), h = rows.dim(3), w = rows.dim(4);
+  // [n, c, d, h, w] -> gather [n, c, slabs * taps, h, w] -> [n * slabs, c * taps, h, w].
   const Tensor taps = moved(rows, TakeMove{2, shape_.from});
   return swapped(taps, shape_.n, c, shape_.slabs, shape_.taps * h * w)
       .reshape({shape_.n * shape_.slabs, c * shape_.taps, h, w})
@@ -138,6 +142,8 @@ Tensor VolumeConvolution::weight(const Tensor& w) const {
   const Tensor rows = w.to(Layout::row_major);
   if (!shape_.transposed) return rows.reshape(image_weight(shape_));
   const Shape& s = shape_.weight;
+  // [i, o / groups, taps, kh, kw] -> [i * taps, o / groups, kh, kw]: the transposed plane has i * taps
+  // inputs.
   return swapped(rows, s[0], s[1], s[2], s[3] * s[4]).reshape(image_weight(shape_));
 }
 
@@ -165,6 +171,7 @@ Tensor VolumeConvolution::backward_x(const Tensor& dy, const Tensor& w) const {
   const std::int64_t c = dx.dim(1) / shape_.taps, high = dx.dim(2), wide = dx.dim(3);
   const Tensor taps = swapped(dx, shape_.n, shape_.slabs, c, shape_.taps * high * wide)
                           .reshape({shape_.n, c, shape_.slabs * shape_.taps, high, wide});
+  // The gather copied slabs that several windows read: their gradients are summed.
   return moved_back(taps, TakeMove{2, shape_.from}, {shape_.n, c, shape_.depth, high, wide});
 }
 

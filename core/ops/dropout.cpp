@@ -75,6 +75,7 @@ Variable dropout(const Variable& input, double p, bool training) {
   const auto x = detail::floats(input, kDropout);
   const double scale = p < 1 ? 1.0 / (1.0 - p) : 0.0;
   const Tensor mask = keep_mask(x.tensor, p, random_stream());
+  // Tracing must not advance the random stream: a traced and an untraced run drop the same elements.
   if (!x.tensor.device().is_meta()) ++random_stream().op;
   const auto backward = [mask, scale](const Tensor& dy) {
     return std::vector<Tensor>{kept(dy, mask, scale)};
@@ -106,12 +107,14 @@ Variable alpha_dropout(const Variable& x, double p, bool training, bool channels
 
 Variable drop_block2d(const Variable& x, double p, std::int64_t block, bool training) {
   constexpr std::string_view op = "drop_block2d";
-  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is no image: give [N, C, H, W]");
+  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is no image: use [N, C, H, W]");
   const Shape shape = x.shape();
   FQ_CHECK(block > 0 && block % 2 == 1 && block <= shape[2] && block <= shape[3], op,
            "a block of {} in {}: use an odd number up to the image's size", block, to_string(shape));
   return dropped(op, x, p, training, 4, [&](const Variable& in, const Tensor& t) {
     const std::int64_t h = shape[2] - block + 1, w = shape[3] - block + 1, side = block / 2;
+    // gamma of DropBlock (Ghiasi et al., arXiv:1810.12890): the probability of a block center such that a
+    // share p of the elements is dropped. Centers keep the block inside the image.
     const double share = p * double(shape[2] * shape[3]) / double(block * block * h * w);
     const Variable seeds =
         shift(scale(kept_mask(t, {shape[0], shape[1], h, w}, std::min(share, 1.0), 1.0), -1.0), 1.0);

@@ -46,6 +46,8 @@ Variable record_pair(std::string_view op, const Pair& in, const detail::BinaryFu
 Tensor product(const Tensor& a, const Tensor& b) { return combined("multiply", a, b, detail::Multiply{}); }
 Tensor quotient(const Tensor& a, const Tensor& b) { return combined("div", a, b, detail::Divide{}); }
 
+// The result stays unrounded (CodeAddition) until its reader knows the output grid. Kernels need both
+// operands in one layout.
 Variable add_codes(const Variable& a, const Variable& b) {
   const auto& x = *a.quantized();
   const auto& y = *b.quantized();
@@ -88,12 +90,14 @@ Variable extreme(std::string_view op, const Variable& a, const Variable& b, cons
                  bool smaller) {
   return record_pair(op, Pair(a, b, op), f,
                      [smaller](const Tensor& dy, const Tensor& x, const Tensor& y, bool first) {
+                       // LessShare splits the gradient of equal elements in halves, as PyTorch does.
                        const Tensor share = smaller == first ? combined("minimum", x, y, detail::LessShare{})
                                                              : combined("minimum", y, x, detail::LessShare{});
                        return product(dy, share);
                      });
 }
 
+// A comparison is constant almost everywhere, so it has no gradient.
 Variable compare(std::string_view op, const Variable& a, const Variable& b, const detail::BinaryFunction& f,
                  bool exchanged = false) {
   const Pair in(a, b, op);
@@ -130,6 +134,7 @@ Variable sub(const Variable& a, const Variable& b) {
 
 Variable multiply(const Variable& a, const Variable& b) {
   const Pair in(a, b, "multiply");
+  // dx = dy * b and db = dy * a: a factor is saved only if the other one needs a gradient.
   const auto kept = [](const detail::Floats& x, bool read) {
     return read ? std::optional(detail::SavedFloats(x.variable)) : std::nullopt;
   };
@@ -185,6 +190,8 @@ Variable where(const Variable& condition, const Variable& a, const Variable& b) 
   constexpr std::string_view op = "where";
   const Pair in(a, b, op);
   const auto c = detail::matching_floats(condition, in.a.tensor, op);
+  // Selects instead of multiplying by the condition: a NaN or an infinity in the other branch then has no
+  // effect.
   const Tensor yes = combined(op, in.a.tensor, c.tensor, detail::KeepWhere{}),
                no = combined(op, in.b.tensor, c.tensor, detail::KeepUnless{});
   const auto backward = [saved = Saved(c.tensor), from = in.a.tensor.shape(), to = in.b.tensor.shape(),
@@ -246,22 +253,22 @@ struct Axes {
   Attributes attributes;
 
   Axes(std::string_view op, const Shape& x, const std::vector<int>& given, bool keep) : kept(x) {
-    std::vector<bool> gone(x.size(), given.empty());
+    std::vector<bool> is_reduced(x.size(), given.empty());
     for (const int axis : given) {
       const auto at = static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(x.size()), op));
-      FQ_CHECK(!gone[at], op, "axis {} is named twice", axis);
-      gone[at] = true;
+      FQ_CHECK(!is_reduced[at], op, "axis {} is named twice", axis);
+      is_reduced[at] = true;
     }
-    std::vector<std::int64_t> named;
+    std::vector<std::int64_t> reduced_axes;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (gone[i]) {
+      if (is_reduced[i]) {
         count *= x[i];
         kept[i] = 1;
-        named.push_back(static_cast<std::int64_t>(i));
+        reduced_axes.push_back(static_cast<std::int64_t>(i));
       }
-      if (!gone[i] || keep) result.push_back(kept[i]);
+      if (!is_reduced[i] || keep) result.push_back(kept[i]);
     }
-    attributes = detail::traced([&] { return Attributes{{"axes", named}, {"keep_axes", keep}}; });
+    attributes = detail::traced([&] { return Attributes{{"axes", reduced_axes}, {"keep_axes", keep}}; });
   }
 };
 
@@ -292,10 +299,11 @@ Variable extreme(std::string_view op, const Variable& input, const std::vector<i
                  const detail::Reduction& reduction) {
   const auto x = detail::floats(input, op);
   const Axes along(op, x.tensor.shape(), axes, keep);
-  FQ_CHECK(along.count > 0, op, "{} has no elements along the reduced axes: give one or more",
+  FQ_CHECK(along.count > 0, op, "{} has no elements along the reduced axes: use one or more",
            to_string(x.tensor.shape()));
   const Tensor found = joined(x.tensor, along.kept, reduction);
   const auto backward = [op, saved = detail::Saved(x.tensor), found](const Tensor& dy) {
+    // Equal extremes share the gradient evenly, as torch.amax does.
     const Tensor chosen = detail::combined(op, saved.get(), found, detail::Equal{});
     const Tensor share = detail::combined(op, dy.to(Layout::row_major).reshape(found.shape()),
                                           joined(chosen, found.shape(), detail::Total{}), detail::Divide{});

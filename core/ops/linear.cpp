@@ -9,13 +9,14 @@
 namespace fq::ops {
 namespace {
 
+// x: [.., K], w: [N, K], y: [.., N], row-major. All leading axes of x are rows of one product.
 class Linear final : public detail::Product {
  public:
   Linear(const Variable& x, const Variable& w) {
     FQ_CHECK(x.rank() >= 1 && w.rank() == 2, "linear",
-             "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
+             "the input is {}, the weight {}: use [.., in] and [out, in]", to_string(x.shape()),
              to_string(w.shape()));
-    FQ_CHECK(x.dim(-1) == w.dim(1), "linear", "the input {} has {} features, the weight {} takes {}",
+    FQ_CHECK(x.dim(-1) == w.dim(1), "linear", "the input {} has {} features, the weight {} expects {}",
              to_string(x.shape()), x.dim(-1), to_string(w.shape()), w.dim(1));
     name = "linear";
     channels = w.dim(0);
@@ -52,6 +53,7 @@ class Linear final : public detail::Product {
   }
   [[nodiscard]] Tensor backward_x(const Tensor& dy, const Tensor& w) const override {
     Shape shape = x_;
+    // dy may have fewer rows than y: see `product_input_gradient`.
     if (shape.size() > 1) shape[0] = dy.dim(0);
     Tensor dx = Tensor::empty(shape, detail::product_dtype(dy), dy.device());
     const std::int64_t rows = numel(Shape(shape.begin(), shape.end() - 1));
@@ -77,7 +79,9 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
 
 namespace {
 
-/// Product of pairs of matrices, or of many rows and one matrix.
+/// Product of pairs of matrices, or of many rows and one matrix. a: [.., M, K], b: [.., K, N], or [.., N, K]
+/// with `transpose_b`; y: [.., M, N]. With b of rank 2, all leading axes of a become rows of a single
+/// product. Otherwise there is one product per pair of matrices.
 class Matmul final : public detail::Product {
  public:
   Matmul(const Variable& a, const Variable& b, bool transpose_b)
@@ -87,9 +91,10 @@ class Matmul final : public detail::Product {
       return fmt::format("{} times {}{}", to_string(a_), to_string(b_), transpose_b ? " transposed" : "");
     };
     FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(transpose_b ? -1 : -2), name,
-             "{}: give [.., m, k] and {}", text(), transpose_b ? "[n, k]" : "[k, n]");
+             "{}: use [.., m, k] and {}", text(), transpose_b ? "[n, k]" : "[k, n]");
     terms = a.dim(-1);
     channels = b.dim(transpose_b ? -2 : -1);
+    // -1: b is an activation, whose integer codes have one scale for the whole tensor.
     weight_axis = -1;
     output_axis = a.rank() - 1;
     y_ = a_;
@@ -143,6 +148,7 @@ class Matmul final : public detail::Product {
     return dx;
   }
   [[nodiscard]] Tensor backward_w(const Tensor& x, const Tensor& dy) const override {
+    // dB = A^T dY, or its transpose dY^T A.
     Tensor dw = Tensor::empty(b_, detail::product_dtype(dy), dy.device());
     if (transpose_b_)
       detail::multiply({dy, channels, rows_, true}, {x, rows_, terms}, dw, batch_);
@@ -173,11 +179,12 @@ Tensor checked_ids(const Variable& ids, const Tensor& table) {
   FQ_CHECK(
       tensor != nullptr && tensor->defined() &&
           (tensor->dtype() == DType::i64 || tensor->dtype() == DType::i32 || tensor->dtype() == DType::f32),
-      kEmbedding, "the ids are {}: give i64, i32 or whole numbers in f32",
+      kEmbedding, "the ids are {}: use i64, i32 or whole numbers in f32",
       tensor != nullptr ? tensor->describe() : "codes or undefined");
   FQ_CHECK(tensor->device() == table.device(), kEmbedding, "the ids are {}, the weight {}: use one device",
            tensor->describe(), table.describe());
   const Tensor given = tensor->to(Layout::row_major), out = given.to(DType::i64);
+  // A network with one float input reads its ids as f32, where every whole number up to 2^24 is exact.
   if (given.dtype() == DType::f32)
     detail::run(out.device(), &detail::Kernels::check_whole, given, kEmbedding, "id");
   detail::run(out.device(), &detail::Kernels::check_indices, out, table.dim(0), std::optional<std::int64_t>(),
@@ -189,19 +196,20 @@ Tensor checked_ids(const Variable& ids, const Tensor& table) {
 
 Variable embedding(const Variable& ids, const Variable& weight) {
   const auto w = detail::floats(weight, kEmbedding);
-  FQ_CHECK(w.tensor.rank() == 2, kEmbedding, "the weight is {}: give [V, D]", to_string(w.tensor.shape()));
+  FQ_CHECK(w.tensor.rank() == 2, kEmbedding, "the weight is {}: use [V, D]", to_string(w.tensor.shape()));
   const Tensor rows = checked_ids(ids, w.tensor);
   Shape shape = rows.shape();
   shape.push_back(w.tensor.dim(1));
   Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());
   detail::run(y.device(), &detail::Kernels::gather_rows, rows, w.tensor, y);
   const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape(),
-                         asked = ids.requires_grad()](const Tensor& dy) {
+                         ids_need_grad = ids.requires_grad()](const Tensor& dy) {
     Tensor dw = Tensor::empty(table, dy.dtype(), dy.device());
+    // Rows with equal ids are summed in input order, so the bits do not depend on threads.
     detail::run(dw.device(), &detail::Kernels::sum_rows, saved.get(), dy.to(Layout::row_major), dw);
     // Ids have no gradient. They may be part of an input with a gradient, which then gets zeros.
-    return std::vector<Tensor>{asked ? Tensor::zeros(saved.get().shape(), DType::f32, dy.device()) : Tensor(),
-                               dw};
+    return std::vector<Tensor>{
+        ids_need_grad ? Tensor::zeros(saved.get().shape(), DType::f32, dy.device()) : Tensor(), dw};
   };
   return detail::record(kEmbedding, y, {ids, w.variable}, backward);
 }

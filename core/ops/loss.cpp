@@ -11,6 +11,8 @@
 namespace fq::ops {
 namespace {
 
+// Saves y, not x: the gradients of softmax, y (dy - sum dy y), and of its logarithm, dy - exp(y) sum dy, are
+// functions of the output.
 Variable softmax_operator(std::string_view op, const Variable& input, int axis, bool logarithm) {
   const auto x = detail::floats(input, op);
   const int at = normalize_axis(axis, x.tensor.rank(), op);
@@ -119,7 +121,7 @@ class LogitRows {
 Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device device) {
   if (!weights.defined()) return {};
   FQ_CHECK(weights.shape() == Shape{classes} && is_floating(weights.dtype()), kOperator,
-           "the class weights are {}, there are {} classes: give a float for each", weights.describe(),
+           "the class weights are {}, there are {} classes: use a float for each", weights.describe(),
            classes);
   std::vector<double> all = weights.to(DType::f64).to_vector<double>();
   all.push_back(std::accumulate(all.begin(), all.end(), 0.0));
@@ -128,15 +130,15 @@ Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device devic
 
 void check_arguments(const Tensor& logits, const Tensor& labels, double label_smoothing) {
   FQ_CHECK(logits.rank() >= 2 && logits.dim(1) > 1, kOperator,
-           "the logits are {}: give [N, C, ..] with C of 2 or more, as the softmax of one output is always 1",
+           "the logits are {}: use [N, C, ..] with C of 2 or more, as the softmax of one output is always 1",
            logits.describe());
-  Shape wanted = logits.shape();
-  wanted.erase(wanted.begin() + 1);
-  FQ_CHECK(labels.defined() && labels.shape() == wanted &&
+  Shape labels_shape = logits.shape();
+  labels_shape.erase(labels_shape.begin() + 1);
+  FQ_CHECK(labels.defined() && labels.shape() == labels_shape &&
                (labels.dtype() == DType::i64 || labels.dtype() == DType::i32) &&
                labels.device() == logits.device(),
-           kOperator, "the labels are {}, the logits {}: give i64 {} on their device", labels.describe(),
-           logits.describe(), to_string(wanted));
+           kOperator, "the labels are {}, the logits {}: use i64 {} on their device", labels.describe(),
+           logits.describe(), to_string(labels_shape));
   FQ_CHECK(label_smoothing >= 0 && label_smoothing <= 1, kOperator, "label_smoothing is {}: use 0 to 1",
            label_smoothing);
 }
@@ -162,16 +164,17 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
   const LabelRule rule{label_smoothing, ignored, weights_and_sum(class_weights, x.tensor.dim(1), device)};
   detail::run(device, &detail::Kernels::check_indices, classes, x.tensor.dim(1), ignored, kOperator, "label");
   const LogitRows rows(x.tensor.shape());
-  const Tensor kept = rows.kept(x.tensor);
+  const Tensor saved_logits = rows.kept(x.tensor);
   Tensor loss = Tensor::empty({}, dtype, device), totals = Tensor::zeros({2}, DType::f64, device), log_p;
   rows.visit_chunks([&](std::int64_t first) {
-    log_p = rows.log_probabilities(kept, first);
+    log_p = rows.log_probabilities(saved_logits, first);
     detail::run(device, &detail::Kernels::cross_entropy, log_p, rows.labels(classes, first), rule, totals,
                 loss);
   });
+  // The last chunk alone is of no use to backward.
   if (!rows.is_one_chunk()) log_p = {};
   const auto backward = [rows, rule, dtype, totals, log_p,
-                         saved = detail::Saved(rows.is_one_chunk() ? Tensor() : kept),
+                         saved = detail::Saved(rows.is_one_chunk() ? Tensor() : saved_logits),
                          targets = detail::Saved(classes)](const Tensor& dy) mutable {
     const Tensor factor = dy.to(dtype);
     if (log_p.defined())

@@ -33,6 +33,8 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
              b = parameter(beta, x.tensor, normalized, "beta");
   const Tensor rows = x.tensor.to(Layout::row_major);
   Tensor y = detail::empty_like(rows);
+  // x: [count, length], row-major. mean and inverse (1 / standard deviation) are [count] and saved for
+  // backward, which reads x again instead of the normalized values.
   const std::int64_t length = numel(normalized), count = length == 0 ? 0 : rows.numel() / length;
   Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
   detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
@@ -77,7 +79,7 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
                            const Variable& gamma, const Variable& beta, double eps, Attributes attributes) {
   const auto x = detail::floats(input, op);
   const Shape shape = x.tensor.shape();
-  FQ_CHECK(shape.size() >= 2, op, "the input is {}: give [N, C, ..]", to_string(shape));
+  FQ_CHECK(shape.size() >= 2, op, "the input is {}: use [N, C, ..]", to_string(shape));
   FQ_CHECK(groups >= 1 && shape[1] % groups == 0, op, "groups is {}: it must divide the {} channels", groups,
            shape[1]);
   const Variable g = parameter(gamma, x.tensor, {shape[1]}, "gamma", op),
@@ -102,6 +104,8 @@ Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double
            to_string(shape), x.tensor.rank());
   const Variable g = parameter(gamma, x.tensor, Shape(shape.end() - axes, shape.end()), "gamma", op);
   auto attributes = detail::traced([&] { return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}}; });
+  // y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, arXiv:1910.07467), composed of operators that
+  // have gradients.
   return detail::composite(op, {x.variable, g}, std::move(attributes), [&] {
     std::vector<int> last;
     for (int axis = x.tensor.rank() - axes; axis < x.tensor.rank(); ++axis) last.push_back(axis);
@@ -119,7 +123,7 @@ Variable group_norm(const Variable& x, std::int64_t groups, const Variable& gamm
 }
 
 Variable instance_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps) {
-  FQ_CHECK(x.defined() && x.rank() >= 2, "instance_norm", "the input is {}: give [N, C, ..]",
+  FQ_CHECK(x.defined() && x.rank() >= 2, "instance_norm", "the input is {}: use [N, C, ..]",
            x.defined() ? to_string(x.shape()) : "undefined");
   return normalized_groups("instance_norm", x, std::max<std::int64_t>(x.dim(1), 1), gamma, beta, eps,
                            detail::traced([&] {
@@ -130,7 +134,7 @@ Variable instance_norm(const Variable& x, const Variable& gamma, const Variable&
 Variable local_response_norm(const Variable& input, std::int64_t size, double alpha, double beta, double k) {
   constexpr std::string_view op = "local_response_norm";
   const auto x = detail::floats(input, op);
-  FQ_CHECK(x.tensor.rank() >= 2, op, "the input is {}: give [N, C, ..]", to_string(x.tensor.shape()));
+  FQ_CHECK(x.tensor.rank() >= 2, op, "the input is {}: use [N, C, ..]", to_string(x.tensor.shape()));
   FQ_CHECK(size >= 1, op, "size is {}: use 1 or more channels", size);
   auto attributes = detail::traced([&] {
     return Attributes{{"size", size}, {"alpha", alpha}, {"beta", beta}, {"k", k}};

@@ -17,11 +17,13 @@ using Options = OperatorSchema::Options;
 using Traits = OperatorTraits;
 using enum EngineRule;
 
+// NaN as a default marks a required option, see OperatorOption::is_required.
 constexpr double kRequired = std::numeric_limits<double>::quiet_NaN(), kMost = 1e30;
 
 /// Adapts a function of Variables and numbers to the function type of a row.
 template <auto f>
 struct Call;
+// A variant that runs f: inputs come first in its parameters, the options of the row follow as numbers.
 template <class... A, Variable (*f)(A...)>
 struct Call<f> {
   static constexpr int inputs = (int{std::is_same_v<A, const Variable&>} + ...);
@@ -42,6 +44,7 @@ struct Call<f> {
 /// Applies a formula of core/numerics/detail/activations.h, whose fields are the options of the row.
 template <class Formula>
 Variable run_formula(const OperatorSchema& row, Inputs x, Options options) {
+  // A formula has only `double` fields, one per option and in the order of the options.
   constexpr std::size_t fields = std::is_empty_v<Formula> ? 0 : sizeof(Formula) / sizeof(double);
   const Formula f = [&]<std::size_t... i>(std::index_sequence<i...>) { return Formula{options[i]...}; }
   (std::make_index_sequence<fields>());
@@ -60,6 +63,7 @@ struct Row : OperatorSchema {
     name = op;
     engine = rule;
     ((this->*facts = true), ...);
+    // An output that is never negative keeps the sign of non-negative inputs in any case.
     keeps_sign = keeps_sign || is_non_negative;
   }
   constexpr Row of(int count) {
@@ -133,13 +137,18 @@ constexpr OperatorOption kAxis{
     .name = "axis", .fallback = -1, .low = -8, .high = 8, .is_integer = true, .onnx = "axis", .torch = "dim"};
 constexpr OperatorOption kAlpha = number("alpha", 1, -kMost, "alpha", "alpha");
 
+// Adapters: a row runs a function of Variables and numbers, so default arguments, choices and overloads are
+// fixed here.
 Variable multiply_matrices(const Variable& a, const Variable& b) { return ops::matmul(a, b); }
 Variable round_to_half(const Variable& x, bool bfloat) {
   return ops::round_to(x, bfloat ? DType::bf16 : DType::f16);
 }
 Variable raise_power(const Variable& a, const Variable& b) { return ops::pow(a, b); }
 
+// Order of a row: name, EngineRule, traits; then inputs, options, ONNX operator, torch functions and module.
+// Rows without a function are operators whose layer types, exporters or readers are written by hand.
 constexpr OperatorSchema kTable[] = {
+    // Products with a weight. ONNX Runtime has no integer kernels for transposed convolutions.
     Row("linear", product, kProduct, kWeight),
     Row("conv1d", product, kProduct, kWeight),
     Row("conv2d", product, kProduct, kWeight),
@@ -152,6 +161,7 @@ constexpr OperatorSchema kTable[] = {
     avg_pool("global_avg_pool2d").to_onnx("GlobalAveragePool"),
     avg_pool("avg_pool3d"),
     avg_pool("global_avg_pool3d").to_onnx("GlobalAveragePool"),
+    // Maxima and moves: equal before and after rounding, so they share the quantizer of their input.
     Row("max_pool2d", moves_codes, kKeepsCodes, kMovesValues, kKeepsSign, kHomogeneous),
     Row("max_pool3d", moves_codes, kKeepsCodes, kMovesValues, kKeepsSign, kHomogeneous),
     unary<ops::relu>("relu", moves_codes, kNonNegative, kHomogeneous)
@@ -171,6 +181,7 @@ constexpr OperatorSchema kTable[] = {
     Row("embedding", moves_codes),
     Row("input_part", moves_codes),
     Row("batch_norm", folded, kNorm),
+    // Float functions from here on: the engine dequantizes, computes and quantizes again.
     unary<ops::relu6>("relu6", clips, kNonNegative).to_torch("relu6", "ReLU6"),
     unary<ops::clip>("clip", clips).option(number("low", kRequired)).option(number("high", kRequired)),
     unary<ops::leaky_relu>("leaky_relu", multiplies, kHomogeneous)
@@ -266,6 +277,8 @@ constexpr OperatorSchema kTable[] = {
     Row("adaptive_avg_pool3d", own_order, kKeepsSign),
     Row("resize_linear", own_order, kKeepsSign),
     Row("resize_cubic", own_order),
+    // Not in exported files: conversions become Q/DQ nodes, dropout is the identity in evaluation, and losses
+    // are for training.
     Row("quantize", none, kConversion),
     Row("dequantize", none, kConversion),
     Row("to_float", none, kConversion),

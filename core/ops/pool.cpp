@@ -12,7 +12,7 @@
 namespace fq::detail {
 
 PoolSizes pool_sizes(const Shape& x, const ops::Pool2d& o, std::string_view op) {
-  FQ_CHECK(x.size() == 4, op, "the input is {}: give [N, C, H, W]", to_string(x));
+  FQ_CHECK(x.size() == 4, op, "the input is {}: use [N, C, H, W]", to_string(x));
   const PoolAxis h = pool_axis(x, o, 0, o.kernel[0], op), w = pool_axis(x, o, 1, o.kernel[1], op);
   return {x[0],     x[1],     x[2],     x[3],        h.reach,     w.reach, h.stride,
           w.stride, h.before, w.before, h.positions, w.positions, h.after, w.after};
@@ -22,6 +22,8 @@ Shape pooled_shape(const PoolSizes& s) { return {s.n, s.c, s.oh, s.ow}; }
 
 Attributes pool_attributes(const PoolSizes& s) {
   using Pair = std::vector<std::int64_t>;
+  // `sizes` has the number of windows but not the rounding that gave it. More windows than floor mode means
+  // ceil mode.
   const auto is_more = [](std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t out) {
     return (in - kernel) / stride + 1 < out;
   };
@@ -45,6 +47,7 @@ Tensor average(const Tensor& x, const detail::PoolSizes& sizes, bool include_pad
 
 /// Averages codes as the engine does: sums fl(q*s_x).
 Tensor average(const QuantizedTensor& x, const detail::PoolSizes& sizes, bool include_padding) {
+  // The kernel that adds fl(q * s_x) has a variant for one-byte codes only.
   if (bit_width(x.codes.dtype()) != 8) return average(dequantize(x), sizes, include_padding);
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), DType::f32, x.codes.device(), Layout::channels_last);
   detail::run(y.device(), &detail::Kernels::avg_pool, x.codes.to(Layout::channels_last), sizes,
@@ -61,7 +64,8 @@ Backward spread(const detail::PoolSizes& sizes, bool include_padding) {
   };
 }
 
-/// Returns whether x has integers of one scale whose sum over `pixels` pixels always fits int32.
+/// Returns whether x has integers of one scale whose sum over `pixels` pixels always fits int32. Global
+/// pooling sums codes exactly and rounds once. Window averages are float sums, as engines compute them.
 bool fits(const QuantizedTensor& x, std::int64_t pixels) {
   if (!detail::is_plain(x)) return false;
   const auto& format = x.grid.format.integer();
@@ -102,7 +106,7 @@ Variable avg_pool2d(const Variable& input, const Pool2d& options) {
 
 Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> size) {
   constexpr std::string_view op = "adaptive_avg_pool2d";
-  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: use [N, C, H, W]",
            input.defined() ? to_string(input.shape()) : "undefined");
   FQ_CHECK(size[0] >= 1 && size[1] >= 1 && input.dim(2) >= 1 && input.dim(3) >= 1, op,
            "{} x {} pixels of {}: use 1 or more", size[0], size[1], to_string(input.shape()));
@@ -121,7 +125,7 @@ Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> 
 
 Variable global_avg_pool2d(const Variable& input) {
   constexpr std::string_view op = "global_avg_pool2d";
-  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: use [N, C, H, W]",
            input.defined() ? to_string(input.shape()) : "undefined");
   Pool2d options;
   options.kernel = {input.dim(2), input.dim(3)};
@@ -153,6 +157,8 @@ Pooled pool(const Tensor& input, const detail::PoolSizes& sizes, bool with_argma
   return out;
 }
 
+// E4M3 codes are sign and magnitude. They are mapped to i8 in the order of their values, pooled as integers
+// and mapped back: the maximum needs no decoding.
 Tensor reordered(const Tensor& bytes, DType dtype) {
   Tensor out = Tensor::empty(bytes.shape(), dtype, bytes.device(), bytes.layout());
   detail::run(out.device(), &detail::Kernels::reorder_e4m3, bytes, out);
@@ -166,6 +172,7 @@ Pooled pool_codes(const Tensor& codes, const detail::PoolSizes& sizes, bool with
   return out;
 }
 
+// The gradient of a window goes to its first maximum.
 Backward route(const Tensor& argmax, const detail::PoolSizes& sizes) {
   return [argmax, sizes](const Tensor& dy) {
     Tensor dx =
@@ -237,10 +244,13 @@ Variable dilated(const Variable& input, const Pool2d& o) {
     return made;
   });
   return detail::composite(kMaxPool, {x.variable}, std::move(attributes), [&] {
+    // Pads to exactly the rows that windows read. The numbers are negative, and crop, if floor mode leaves
+    // rows unread.
     const std::int64_t bottom = (s.oh - 1) * s.sh + s.kh - s.h - s.ph,
                        right = (s.ow - 1) * s.sw + s.kw - s.w - s.pw;
     const Variable padded = pad(x.variable, {{s.ph, bottom}, {s.pw, right}}, PadMode::constant,
                                 -std::numeric_limits<double>::infinity());
+    // The maximum over a rectangle is separable: rows first, then columns.
     return largest_along(largest_along(padded, 2, o.kernel[0], s.sh, o.dilation[0]), 3, o.kernel[1], s.sw,
                          o.dilation[1]);
   });
@@ -259,6 +269,8 @@ Variable max_pool2d(const Variable& x, const Pool2d& options) {
     return detail::record(kMaxPool, detail::with_codes(*codes, pooled.values), {x},
                           route(pooled.argmax, sizes), std::move(attributes));
   }
+  // Pools sums before they are rounded: rounding is monotone, so the result is the same and fewer elements
+  // are rounded.
   if (x.accumulator() != nullptr) {
     Accumulator pooled = *x.accumulator();
     std::vector<Tensor> argmax;
@@ -276,7 +288,7 @@ Variable max_pool2d(const Variable& x, const Pool2d& options) {
 namespace {
 
 Variable as_image(const Variable& x, std::string_view op) {
-  FQ_CHECK(x.defined() && x.rank() == 3, op, "the input is {}: give [N, C, L]",
+  FQ_CHECK(x.defined() && x.rank() == 3, op, "the input is {}: use [N, C, L]",
            x.defined() ? to_string(x.shape()) : "undefined");
   return reshape(x, {x.dim(0), x.dim(1), 1, x.dim(2)});
 }

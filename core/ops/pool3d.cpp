@@ -72,7 +72,7 @@ struct Windows {
   std::vector<PoolAxis> axes;
 
   Windows(const Variable& x, const Pool3d& o, std::string_view op) : options(o) {
-    FQ_CHECK(x.defined() && x.rank() == 5, op, "the input is {}: give [N, C, D, H, W]",
+    FQ_CHECK(x.defined() && x.rank() == 5, op, "the input is {}: use [N, C, D, H, W]",
              x.defined() ? to_string(x.shape()) : "undefined");
     for (std::size_t i = 0; i < 3; ++i) {
       FQ_CHECK(o.dilation[i] >= 1, op, "dilation {} must be 1 or more", o.dilation[i]);
@@ -235,7 +235,7 @@ Variable avg_pool3d(const Variable& x, const Pool3d& o) {
 
 Variable global_avg_pool3d(const Variable& x) {
   constexpr std::string_view op = "global_avg_pool3d";
-  FQ_CHECK(x.defined() && x.rank() == 5, op, "the input is {}: give [N, C, D, H, W]",
+  FQ_CHECK(x.defined() && x.rank() == 5, op, "the input is {}: use [N, C, D, H, W]",
            x.defined() ? to_string(x.shape()) : "undefined");
   const Shape s = x.shape();
   const Variable read = x.quantized() != nullptr ? x : detail::floats(x, op).variable;
@@ -248,7 +248,7 @@ Variable global_avg_pool3d(const Variable& x) {
 
 Variable adaptive_avg_pool3d(const Variable& x, std::array<std::int64_t, 3> size) {
   constexpr std::string_view op = "adaptive_avg_pool3d";
-  FQ_CHECK(x.defined() && x.rank() == 5, op, "the input is {}: give [N, C, D, H, W]",
+  FQ_CHECK(x.defined() && x.rank() == 5, op, "the input is {}: use [N, C, D, H, W]",
            x.defined() ? to_string(x.shape()) : "undefined");
   Pool3d even;
   bool divides = true;

@@ -22,6 +22,7 @@ bool rounds_sums(const Variable& x, const Grid& grid) {
   return x.accumulator() != nullptr && grid.format.is_integer() && grid.granularity.is_per_tensor();
 }
 
+// Returns ranges under which the mask is set for every value, except where a pending ReLU clears it.
 Tensor open_range(const Tensor& amax) {
   Tensor out = Tensor::empty(amax.shape(), DType::f32, amax.device());
   detail::run(amax.device(), &detail::Kernels::open_ranges, amax, out);
@@ -31,13 +32,13 @@ Tensor open_range(const Tensor& amax) {
 /// Quantizes floats or sums. If the gradient passes everywhere, only a pending ReLU needs a mask. The mask
 /// comes from quantization to an open range, or, if some parts have no ReLU, from the ReLUs themselves.
 QuantizedTensor quantize_input(const Variable& input, const Grid& grid, bool sums) {
-  const bool wanted = detail::needs_grad({input});
-  if (!sums) return fq::quantize(input.tensor(), grid, wanted && !grid.pass_through_bwd);
+  const bool needs_gradient = detail::needs_grad({input});
+  if (!sums) return fq::quantize(input.tensor(), grid, needs_gradient && !grid.pass_through_bwd);
   const Accumulator& accumulator = *input.accumulator();
-  if (!grid.pass_through_bwd) return fq::requantize(accumulator, grid, wanted);
-  if (!wanted || !accumulator.relu) {
+  if (!grid.pass_through_bwd) return fq::requantize(accumulator, grid, needs_gradient);
+  if (!needs_gradient || !accumulator.relu) {
     QuantizedTensor out = fq::requantize(accumulator, grid, false);
-    if (wanted && accumulator.any_relu()) (void)to_float(accumulator, &out.mask);
+    if (needs_gradient && accumulator.any_relu()) (void)to_float(accumulator, &out.mask);
     return out;
   }
   Grid open = grid;
@@ -83,6 +84,8 @@ Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learn
   FQ_CHECK(x.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
   if (const auto* q = x.quantized(); q != nullptr && same_grid(q->grid, grid)) return x;
   const auto* values = std::get_if<Tensor>(&x.value());
+  // The cached node holds the scale tensor, so its address cannot belong to another scale meanwhile. A write
+  // to the value of x changes the version.
   const Key key{grid.scale.raw(), values != nullptr ? values->version() : 0};
   const bool with_gradient =
       detail::needs_grad({x}) || (learned != nullptr && detail::needs_grad({learned->amax}));

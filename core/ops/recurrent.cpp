@@ -21,7 +21,7 @@ Variable parameter(const Variable& p, const Tensor& x, const Shape& wanted, bool
   FQ_CHECK(p.shape() == wanted, op, "{} is {}, it must be {}", what, to_string(p.shape()), to_string(wanted));
   if (!codes || p.quantized() == nullptr) return detail::matching_floats(p, x, op).variable;
   FQ_CHECK(p.device() == x.device() && x.dtype() == DType::f32, op,
-           "{} has codes on {}, the input is {}: give f32 on the same device", what, to_string(p.device()),
+           "{} has codes on {}, the input is {}: use f32 on the same device", what, to_string(p.device()),
            x.describe());
   return p;
 }
@@ -31,7 +31,7 @@ RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable&
                         const RecurrentWeights& given) {
   const auto x = detail::floats(input, op);
   const Shape shape = x.tensor.shape();
-  FQ_CHECK(shape.size() == 3 && shape[1] > 0, op, "the input is {}: give [N, L, I] of one step or more",
+  FQ_CHECK(shape.size() == 3 && shape[1] > 0, op, "the input is {}: use [N, L, I] of one step or more",
            to_string(shape));
   FQ_CHECK(given.hidden.defined() && given.hidden.rank() == 2 && given.input.defined(), op,
            "the weights of the input and of the state must be defined and have two axes");
@@ -43,6 +43,8 @@ RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable&
 void check_weights(RecurrentInputs& in) {
   const Tensor x = in.x.tensor();
   const std::int64_t width = in.weights.hidden.dim(1), rows = detail::gate_count(in.cell) * width;
+  // Codes stay codes only for integer products, which quantize input and state at run time. Otherwise the
+  // weights are dequantized once per call instead of once per step.
   const bool codes = in.range != DynamicRange::none;
   in.weights = {parameter(in.weights.input, x, {rows, x.dim(2)}, codes, in.op, "the weight of the input"),
                 parameter(in.weights.hidden, x, {rows, width}, codes, in.op, "the weight of the state"),
@@ -52,6 +54,7 @@ void check_weights(RecurrentInputs& in) {
     *state = parameter(*state, x, {x.dim(0), width}, false, in.op, "an initial state");
 }
 
+// The whole sequence is one node of the tape. Its backward function runs the steps in reverse.
 Variable run(const RecurrentInputs& in, Attributes attributes) {
   auto inputs = in.all();
   const auto sequence = std::make_shared<detail::RecurrentSequence>(in, detail::needs_grad(inputs));

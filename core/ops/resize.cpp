@@ -15,6 +15,8 @@ struct Axis {
   std::int64_t from, to;
   double scale;
 
+  // Returns the position in the input of the center of output element i, by the
+  // coordinate_transformation_mode of ONNX Resize.
   [[nodiscard]] double place(std::int64_t i) const {
     const auto at = static_cast<double>(i);
     switch (options.coordinates) {
@@ -50,6 +52,7 @@ struct Axis {
   /// Adds the weights of output element i to the mix.
   void linear(std::int64_t i, detail::AxisMix& mix) const {
     const double x = std::clamp(place(i), 0.0, static_cast<double>(from - 1)), low = std::floor(x);
+    // At the border both indices may be the same: their weights then add up to 1.
     mix.add(within(low), 1.0 - (x - low));
     mix.add(within(low + 1), x - low);
   }
@@ -82,10 +85,10 @@ Variable mixed(const Variable& input, int axis, const Axis& sizes, std::string_v
 void check(const Variable& x, const Resize& options) {
   constexpr std::string_view op = "resize";
   FQ_CHECK(x.defined() && !options.sizes.empty() && options.sizes.size() <= x.shape().size(), op,
-           "{} sizes are given for {}: give one for each of the last axes", options.sizes.size(),
+           "{} sizes are given for {}: use one for each of the last axes", options.sizes.size(),
            x.defined() ? to_string(x.shape()) : "an undefined input");
   FQ_CHECK(options.scales.empty() || options.scales.size() == options.sizes.size(), op,
-           "{} scales are given for {} sizes: give one for each size, or none", options.scales.size(),
+           "{} scales are given for {} sizes: use one for each size, or none", options.scales.size(),
            options.sizes.size());
   for (const auto scale : options.scales)
     FQ_CHECK(scale > 0 && std::isfinite(scale), op, "a scale is {}: it must be above 0", scale);

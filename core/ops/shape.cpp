@@ -22,6 +22,7 @@ Shape resolved(std::string_view op, const Shape& from, Shape shape) {
     else
       known *= size;
   }
+  // With a size of 0 any number would fit for -1; it becomes 0, and the check below compares the counts.
   if (open != nullptr) *open = known > 0 ? numel(from) / known : 0;
   FQ_CHECK(numel(shape) == numel(from), op, "{} has {} elements, {} has {}: the counts must agree",
            to_string(from), numel(from), to_string(shape), numel(shape));
@@ -77,6 +78,7 @@ Variable slice(const Variable& x, int axis, std::int64_t begin, std::int64_t end
   auto attributes = detail::traced([&] {
     return Attributes{{"axis", std::int64_t{at}}, {"begin", from}, {"end", to}, {"step", step}};
   });
+  // A cut copies runs of memory, a strided slice gathers single indices.
   if (step == 1) return detail::record_move(kSlice, x, CutMove{at, from, to}, std::move(attributes));
   TakeMove move{at, {}};
   for (std::int64_t i = from; i < to; i += step) move.from.push_back(i);
@@ -129,6 +131,7 @@ std::vector<std::int64_t> sizes_along(const std::vector<Variable>& parts, int ax
   return sizes;
 }
 
+// The gradient of a concatenation is cut at the boundaries of the parts.
 Backward split(std::vector<std::int64_t> sizes, int axis) {
   return [sizes = std::move(sizes), axis](const Tensor& dy) {
     std::vector<Tensor> out;
@@ -141,7 +144,8 @@ Backward split(std::vector<std::int64_t> sizes, int axis) {
   };
 }
 
-/// Returns whether all parts are codes of one grid.
+/// Returns whether all parts are codes of one grid. Codes of different grids have no common grid: such parts
+/// are joined as floats.
 bool joinable(const std::vector<Variable>& parts) {
   return std::ranges::all_of(parts, [&](const Variable& part) {
     return part.quantized() != nullptr && detail::is_movable(*part.quantized()) &&
@@ -174,10 +178,12 @@ Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
 
 Variable concat(const std::vector<Variable>& parts, int axis) {
   FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), kConcat,
-           "{} inputs are given: give one or more, all defined", parts.size());
+           "{} inputs are given: use one or more, all defined", parts.size());
   const int at = normalize_axis(axis, parts[0].rank(), kConcat);
   auto backward = split(sizes_along(parts, at), at);
   auto attributes = detail::traced([&] { return Attributes{{"axis", std::int64_t{at}}}; });
+  // Sums of several layers wait for the one grid of the reader (AccumulatorConcat), which all parts then
+  // share without requantization.
   if (all_sums(parts))
     return detail::record(kConcat, joined_sums(parts, at), parts, std::move(backward), std::move(attributes));
   if (joinable(parts))
@@ -198,7 +204,7 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
 namespace {
 
 Shape checked(const Variable& x, std::int64_t factor, std::string_view op) {
-  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is {}: use [N, C, H, W]",
            x.defined() ? to_string(x.shape()) : "undefined");
   FQ_CHECK(factor >= 1 && factor < (1 << 15), op, "the factor is {}: use 1 or more", factor);
   return x.shape();
@@ -215,6 +221,7 @@ Variable pixel_shuffle(const Variable& x, std::int64_t r) {
   FQ_CHECK(s[1] % (r * r) == 0, "pixel_shuffle", "{} has {} channels: they must be a multiple of {}",
            to_string(s), s[1], r * r);
   return detail::composite("pixel_shuffle", {x}, factor_attributes(r), [&] {
+    // x: [N, C r^2, H, W] -> y: [N, C, H r, W r] (Shi et al., arXiv:1609.05158).
     const Variable squares = reshape(x, {s[0], s[1] / (r * r), r, r, s[2], s[3]});
     return reshape(transpose(squares, {0, 1, 4, 2, 5, 3}), {s[0], s[1] / (r * r), s[2] * r, s[3] * r});
   });
@@ -239,6 +246,7 @@ detail::Floats numbers(const Variable& x) {
   const auto* tensor = std::get_if<Tensor>(&x.value());
   const bool whole = tensor != nullptr && !is_floating(tensor->dtype()) &&
                      !is_storage_only(tensor->dtype()) && tensor->dtype() != DType::u1;
+  // Files may name integer types, for example for token ids. f32 is exact up to 2^24.
   return whole ? detail::Floats{x, tensor->to(DType::f32)} : detail::floats(x, kInputPart);
 }
 
@@ -251,7 +259,7 @@ bool fits(const InputPart& part, std::int64_t row) {
 }
 
 void check(const Variable& x, const InputPart& part) {
-  FQ_CHECK(x.defined() && x.rank() == 2, kInputPart, "the input is {}: give rows [N, K]",
+  FQ_CHECK(x.defined() && x.rank() == 2, kInputPart, "the input is {}: use rows [N, K]",
            x.defined() ? to_string(x.shape()) : "undefined");
   FQ_CHECK(fits(part, x.dim(1)), kInputPart, "{} from element {} on is not within rows of {}",
            to_string(part.shape), part.begin, x.dim(1));

@@ -9,7 +9,8 @@ namespace {
 
 using Sizes = std::array<std::int64_t, 2>;
 
-/// Returns the source index of element i of an axis of `size`; -1 for a constant.
+/// Returns the source index of element i of an axis of `size`; -1 for a constant. One reflection or wrap is
+/// enough: `check_sizes` limits the padding to the size of the axis.
 std::int64_t reflected(std::int64_t i, std::int64_t size, PadMode mode) {
   if (0 <= i && i < size) return i;
   switch (mode) {
@@ -38,6 +39,7 @@ void check_sizes(const Sizes& sizes, std::int64_t size, PadMode mode) {
            "an axis without elements has no border to repeat");
 }
 
+// A negative size starts or ends the index list inside the axis, which crops it.
 TakeMove pad_move(int axis, std::int64_t size, const Sizes& sizes, PadMode mode) {
   check_sizes(sizes, size, mode);
   TakeMove move{axis, {}};
@@ -110,16 +112,18 @@ Variable expand(const Variable& x, const Shape& shape) {
     Variable y = from == own ? x : reshape(x, from);
     for (std::size_t i = 0; i < to.size(); ++i)
       if (to[i] != from[i])
+        // Index 0 repeated. The gradient of this move is the sum over the copies.
         y = detail::record_move(
             op, y,
             TakeMove{static_cast<int>(i), std::vector<std::int64_t>(static_cast<std::size_t>(to[i]), 0)}, {});
+    // A trace needs an output that is not the input itself.
     return y.node() == x.node() ? reshape(x, to) : y;
   });
 }
 
 Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, double value) {
   FQ_CHECK(x.defined() && sizes.size() <= x.shape().size(), "pad",
-           "{} pairs of sizes are given for {}: give one for each of the last axes", sizes.size(),
+           "{} pairs of sizes are given for {}: use one for each of the last axes", sizes.size(),
            x.defined() ? to_string(x.shape()) : "an undefined input");
   const bool constant = mode == PadMode::constant && value != 0.0;
   auto attributes = detail::traced([&] {
@@ -132,6 +136,8 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
         {"before", before}, {"after", after}, {"mode", std::string(name(mode))}, {"value", value}};
   });
   const Variable read = constant ? detail::floats(x, "pad").variable : x;
+  // Padding with zeros moves codes, because code 0 is 0 on every symmetric grid. Another constant may not be
+  // on the grid, so it is a sum of floats.
   return detail::composite(constant ? "pad_constant" : "pad", {read}, std::move(attributes), [&] {
     const Variable y = padded(read, sizes, mode);
     if (constant) return add(y, frame(read, y, sizes, value));
@@ -141,7 +147,7 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
 
 Variable stack(const std::vector<Variable>& parts, int axis) {
   FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), "stack",
-           "{} inputs are given: give one or more, all defined", parts.size());
+           "{} inputs are given: use one or more, all defined", parts.size());
   const int at = normalize_axis(axis, parts[0].rank() + 1, "stack");
   std::vector<Variable> rows;
   for (const auto& part : parts) {

@@ -40,6 +40,8 @@ const WeightRename kNames[] = {
     {"model.norm.*", "output_norm.*"},
     {"model.layers.*.input_layernorm.*", "blk.*.attn_norm.*"},
     {"model.layers.*.self_attn.o_proj.*", "blk.*.attn_output.*"},
+    {"model.layers.*.self_attn.q_norm.*", "blk.*.attn_q_norm.*"},
+    {"model.layers.*.self_attn.k_norm.*", "blk.*.attn_k_norm.*"},
     {"model.layers.*.self_attn.q_proj.*", "blk.*.attn_q.*"},
     {"model.layers.*.self_attn.k_proj.*", "blk.*.attn_k.*"},
     {"model.layers.*.self_attn.v_proj.*", "blk.*.attn_v.*"},
@@ -153,32 +155,35 @@ ordered_json llama_config(const Keys& keys) {
                      value = keys.number("attention.value_length");
   if (head != value) keys.fail("heads of keys and values have different sizes, which is not supported");
   check_rotary(keys, head);
-  ordered_json out{
-      {"architectures", {keys.architecture == "qwen2" ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
-      {"hidden_size", keys.needed("embedding_length")},
-      {"intermediate_size", keys.needed("feed_forward_length")},
-      {"num_hidden_layers", keys.needed("block_count")},
-      {"num_attention_heads", keys.needed("attention.head_count")},
-      {"num_key_value_heads", keys.number("attention.head_count_kv")},
-      {"head_dim", head},
-      {"max_position_embeddings", keys.needed("context_length")},
-      {"rms_norm_eps", keys.needed("attention.layer_norm_rms_epsilon")},
-      {"rope_theta", keys.number("rope.freq_base")},
-      {"rope_parameters", rope_scaling(keys)},
-      {"hidden_act", "silu"},
-      {"vocab_size", keys.vocabulary()},
-      {"tie_word_embeddings", !keys.has("output.weight")}};
+  const char* name = keys.architecture == "qwen3"   ? "Qwen3ForCausalLM"
+                     : keys.architecture == "qwen2" ? "Qwen2ForCausalLM"
+                                                    : "LlamaForCausalLM";
+  ordered_json out{{"architectures", {name}},
+                   {"hidden_size", keys.needed("embedding_length")},
+                   {"intermediate_size", keys.needed("feed_forward_length")},
+                   {"num_hidden_layers", keys.needed("block_count")},
+                   {"num_attention_heads", keys.needed("attention.head_count")},
+                   {"num_key_value_heads", keys.number("attention.head_count_kv")},
+                   {"head_dim", head},
+                   {"max_position_embeddings", keys.needed("context_length")},
+                   {"rms_norm_eps", keys.needed("attention.layer_norm_rms_epsilon")},
+                   {"rope_theta", keys.number("rope.freq_base")},
+                   {"rope_parameters", rope_scaling(keys)},
+                   {"hidden_act", "silu"},
+                   {"vocab_size", keys.vocabulary()},
+                   {"tie_word_embeddings", !keys.has("output.weight")}};
   return out;
 }
 
-/// Returns config.json of a file with the architecture gpt2, llama or qwen2. Throws FileError that names the
-/// file for another architecture, for keys that are missing or have another type, and for scaling of rotary
-/// positions other than linear and yarn.
+/// Returns config.json of a file with the architecture gpt2, llama, qwen2 or qwen3. Throws FileError that
+/// names the file for another architecture, for keys that are missing or have another type, and for scaling
+/// of rotary positions other than linear and yarn.
 nlohmann::ordered_json gguf_config(const GgufModel& model, const std::string& file) {
   const Keys keys(model, file);
   if (keys.architecture == "gpt2") return gpt2_config(keys);
-  if (keys.architecture == "llama" || keys.architecture == "qwen2") return llama_config(keys);
-  keys.fail(fmt::format("the architecture is '{}': known are gpt2, llama, qwen2",
+  if (keys.architecture == "llama" || keys.architecture == "qwen2" || keys.architecture == "qwen3")
+    return llama_config(keys);
+  keys.fail(fmt::format("the architecture is '{}': known are gpt2, llama, qwen2, qwen3",
                         keys.architecture.substr(0, 100)));
 }
 
@@ -211,8 +216,8 @@ class GgufImport {
  public:
   GgufImport(const GgufModel& model, const std::string& file)
       : model_(model), file_(file), config_(detail::gguf_config(model, file), file) {
-    // llama.cpp rotates adjacent rows in `llama` and the two halves of a head in `qwen2`. Its converter
-    // permutes the rows of queries and keys to match.
+    // llama.cpp rotates adjacent rows in `llama` and the two halves of a head in `qwen2` and `qwen3`. Its
+    // converter permutes the rows of queries and keys to match.
     interleaved_rows_ = std::get<std::string>(*model.value("general.architecture")) == "llama";
   }
 

@@ -26,6 +26,7 @@ struct Gpt2 {
   std::string tokens, positions, norm, head;
   std::vector<Gpt2Block> blocks;
   std::int64_t width = 0, context = 0, heads = 0, feed = 0, vocabulary = 0;
+  double eps = 0;  // of all norms: the file has one number
 };
 
 /// Matches the block that reads `x`, and sets `x` to its output.
@@ -37,7 +38,7 @@ std::optional<Gpt2Block> match_gpt2_block(GgufMatching& parts, int& x, const Ggu
   const GgufPart* gelu = up ? parts.take("gelu", {up->output}) : nullptr;
   const GgufPart* down = gelu ? parts.take("linear", {gelu->output}) : nullptr;
   const GgufPart* last = down ? parts.take("add", {down->output, sum->output}) : nullptr;
-  if (last == nullptr) return std::nullopt;
+  if (last == nullptr || second->eps != norm->eps) return std::nullopt;
   x = last->output;
   return Gpt2Block{norm->name, attention->name, second->name, up->name, down->name};
 }
@@ -76,7 +77,8 @@ std::optional<Gpt2> match_gpt2(Module& model, const Shape& input_shape) {
   int x = positions->output;
   for (;;) {
     const GgufPart* norm = parts.take("layer_norm", {x});
-    if (norm == nullptr) return std::nullopt;
+    if (norm == nullptr || (out.eps != 0 && norm->eps != out.eps)) return std::nullopt;
+    out.eps = norm->eps;
     // Each norm outside of a block is followed by the next block, or by the head after the last block.
     if (const GgufPart* head = parts.take("linear", {norm->output})) {
       // The transpose to [N, V, L] exists only for the loss. llama.cpp reads the logits of a token.
@@ -107,7 +109,8 @@ void add_gpt2_keys(GgufModel& out, const detail::Gpt2& net) {
   number("feed_forward_length", net.feed);
   number("block_count", static_cast<std::int64_t>(net.blocks.size()));
   number("attention.head_count", net.heads);
-  out.metadata.emplace_back("gpt2.attention.layer_norm_epsilon", 1e-5f);
+  number("vocab_size", net.vocabulary);
+  out.metadata.emplace_back("gpt2.attention.layer_norm_epsilon", static_cast<float>(net.eps));
 }
 
 void add_gpt2_tensors(GgufModel& out, const detail::Gpt2& net, const detail::GgufParameters& from) {
@@ -164,7 +167,11 @@ GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions&
   } else {
     out.tensors = from.all();
   }
-  if (!options.vocabulary.empty() && (gpt2 || llama))
+  if (!gpt2 && !llama) return out;
+  // llama.cpp requires the key.
+  if (options.vocabulary.empty())
+    out.metadata.emplace_back("tokenizer.ggml.model", std::string("none"));
+  else
     detail::add_vocabulary(out, options, gpt2 ? gpt2->vocabulary : llama->vocabulary);
   return out;
 }

@@ -15,7 +15,7 @@ namespace fq {
 
 struct GgufOptions {
   std::string name = "fakequant";  ///< general.name
-  /// Bytes of each token, for the tokenizer's keys. Empty: no tokenizer keys.
+  /// Bytes of each token, for the tokenizer's keys. Empty: no tokenizer, llama.cpp reads ids.
   std::vector<std::string> vocabulary = {};
   /// Pairs of tokens to merge, in the notation of GPT-2's tokenizer, "left right". Empty if each token is a
   /// byte.
@@ -35,10 +35,10 @@ struct GgufOptions {
 /// positions, equal numbers of query and key heads, biases in all layers except the last) is `gpt2`, with
 /// llama.cpp's names and keys. Its q, k and v become one tensor, stacked along the rows.
 ///
-/// A network with RMS norms, rotary positions and SwiGLU is `qwen2` if q, k and v have biases, and `llama` if
-/// they have none. In `llama`, rows of queries and keys are in llama.cpp's order, where rotary positions
-/// rotate adjacent rows. A table that embedding and head share is written once. Any other network has the
-/// architecture `fakequant` with its own names.
+/// A network with RMS norms, rotary positions and SwiGLU is `llama`. With biases of q, k and v it is `qwen2`,
+/// with norms of queries and keys `qwen3`. In `llama`, rows of queries and keys are in llama.cpp's order,
+/// where rotary positions rotate adjacent rows. A table that embedding and head share is written once. Any
+/// other network has the architecture `fakequant` with its own names.
 ///
 /// `input_shape` includes the batch. Throws ArgumentError for a layer that was quantized for another engine
 /// (naming the preset to use), for a model with compressed weights, and for a vocabulary of another size. A

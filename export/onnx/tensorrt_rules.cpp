@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/model.h"
 
 namespace fq {
@@ -128,8 +129,11 @@ class Rules {
       if (const auto* codes = constant(node, 0)) return codes->dtype();
       if (const auto* before = producer(node, 0); is(before, "QuantizeLinear")) return code_type(*before);
     }
-    // ONNX's default without a zero point.
-    return DType::u8;
+    // From opset 21 the type may be an attribute. ONNX's default without a zero point is u8.
+    const auto* attribute = node.attribute("output_dtype");
+    const auto* number = attribute == nullptr ? nullptr : std::get_if<std::int64_t>(attribute);
+    if (number == nullptr) return DType::u8;
+    return detail::dtype_of_onnx(static_cast<int>(*number)).value_or(DType::u8);
   }
 
   /// Returns the constant that the node quantizes or dequantizes, or null for an activation.

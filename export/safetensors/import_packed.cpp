@@ -67,6 +67,12 @@ void set_blocks(ordered_json& rule, const detail::PackedLayer& layer) {
       *layer.scale_bits == NumBits(4, 3) ? std::vector{4, 3} : std::vector{8, 0};
 }
 
+/// Rows of a weight of the file that are the weight of a layer.
+struct PackedRows {
+  std::string path;  ///< of the layer
+  std::int64_t begin = 0, end = 0;
+};
+
 class Quantizing {
  public:
   Quantizing(const std::string& path, const StateDict& floats)
@@ -100,23 +106,61 @@ class Quantizing {
     return out;
   }
 
+  /// Returns the weights of queries, keys and values whose rows are the rows of a layer (c_attn of GPT-2).
+  /// Empty for other layers.
+  [[nodiscard]] std::vector<PackedRows> stacked_paths(const detail::PackedLayer& layer) const {
+    constexpr std::string_view first = ".q_proj";
+    for (const auto& [name, value] : floats_.tensors()) {
+      const std::string path = name.starts_with("parameters/") ? name.substr(11) : "";
+      if (!path.ends_with(std::string(first) + ".weight")) continue;
+      const std::string parent = path.substr(0, path.size() - first.size() - 7);
+      std::vector<PackedRows> out;
+      std::int64_t row = 0;
+      for (const auto* part : {".q_proj", ".k_proj", ".v_proj"}) {
+        const std::string own = parent + part;
+        if (!floats_.contains("parameters/" + own + ".weight")) break;
+        const Tensor& rows = floats_.at("parameters/" + own + ".weight");
+        if (rows.rank() != 2) break;
+        const std::int64_t end = row + rows.dim(0);
+        if (end > layer.values.dim(0) || rows.dim(1) != layer.values.dim(1) ||
+            !bitwise_equal(rows, layer.values.slice(row, end).clone()))
+          break;
+        out.push_back({own, row, end});
+        row = end;
+      }
+      if (out.size() == 3 && row == layer.values.dim(0)) return out;
+    }
+    return {};
+  }
+
   void add(const detail::PackedLayer& layer) {
-    const auto paths = layer_paths(layer);
-    if (paths.empty()) fail(layer.name, "its codes belong to no layer of the network");
-    const std::string& path = paths.front();
-    places_.emplace(layer.name, path);
-    const std::string quantizer = path + ".weight_quantizer";
+    std::vector<PackedRows> parts;
+    if (const auto paths = layer_paths(layer); !paths.empty())
+      parts = {{paths.front(), 0, layer.codes.dim(0)}};
+    else if (layer.codes.rank() == 2)
+      parts = stacked_paths(layer);
+    if (parts.empty()) fail(layer.name, "its codes belong to no layer of the network");
+    for (const auto& part : parts) {
+      places_[layer.name].push_back(part.path);
+      add_weight(layer, part);
+    }
+    if (!file_.scales.contains(layer.name + ".input_scale"))
+      for (const auto& part : parts) add_dynamic_input(layer, part.path);
+  }
+
+  void add_weight(const detail::PackedLayer& layer, const PackedRows& part) {
+    const std::string quantizer = part.path + ".weight_quantizer";
     ordered_json rule = detail::grid_rule(quantizer, detail::narrowed(layer.format, layer.codes));
-    const Shape shape = floats_.at("parameters/" + path + ".weight").shape();
+    const Shape shape = floats_.at("parameters/" + part.path + ".weight").shape();
     if (layer.group > 0)
       set_blocks(rule, layer);
     else if (layer.scale.rank() > 0)
       rule["axis"] = 0;
     rules_.push_back(std::move(rule));
-    const Tensor scale = layer.scale.rank() > 0 ? layer.scale.reshape({-1}) : layer.scale;
+    const Tensor scale =
+        layer.scale.rank() > 0 ? layer.scale.slice(part.begin, part.end).clone().reshape({-1}) : layer.scale;
     grids_.push_back({quantizer, fmt::format("tensor '{}.weight'", layer.name), scale,
-                      layer.codes.reshape(shape), layer.unit});
-    if (!file_.scales.contains(layer.name + ".input_scale")) add_dynamic_input(layer, path);
+                      layer.codes.slice(part.begin, part.end).clone().reshape(shape), layer.unit});
   }
 
   /// Adds an input with dynamic ranges.
@@ -142,16 +186,22 @@ class Quantizing {
     const auto dot = name.rfind('.');
     const std::string layer = dot == std::string::npos ? "" : name.substr(0, dot),
                       last = name.substr(dot + 1);
-    const auto place = places_.find(layer);
-    std::string quantizer = place == places_.end() ? layer : place->second;
-    quantizer += quantizer.empty() ? "" : ".";
-    // The text after "input_scale" is empty, or "_1" for the second input.
-    quantizer += last == "output_scale" ? "output_quantizer" : "input_quantizer" + last.substr(11);
     if (scale.numel() != 1) fail(name, "an input has one scale here");
+    // The text after "input_scale" is empty, or "_1" for the second input.
+    const std::string role =
+        last == "output_scale" ? "output_quantizer" : "input_quantizer" + last.substr(11);
+    const auto place = places_.find(layer);
+    for (const auto& path : place == places_.end() ? std::vector{layer} : place->second)
+      add_range(name, scale, layer, path + (path.empty() ? "" : ".") + role);
+  }
+
+  /// Gives a quantizer the scale `name` of a layer of the file.
+  void add_range(const std::string& name, const Tensor& scale, const std::string& layer,
+                 const std::string& quantizer) {
     const std::string origin = fmt::format("tensor '{}'", name);
     const auto own = std::ranges::find(file_.layers, layer, &detail::PackedLayer::name);
     // The input of NVFP4 has dynamic blocks. The file has only the factor of their scales.
-    if (own != file_.layers.end() && own->unit > 0 && last == "input_scale") {
+    if (own != file_.layers.end() && own->unit > 0 && quantizer.ends_with(".input_quantizer")) {
       rules_.push_back(detail::grid_rule(quantizer, own->format));
       set_blocks(rules_.back(), *own);
       grids_.push_back({quantizer, origin, {}, {}, static_cast<float>(scale.item())});
@@ -171,7 +221,7 @@ class Quantizing {
   detail::WeightSource source_;
   const detail::PackedFile& file_;
   WeightConfigs configs_;
-  std::map<std::string, std::string> places_;  // layers of the file -> paths
+  std::map<std::string, std::vector<std::string>> places_;  // layers of the file -> paths
   ordered_json rules_ = ordered_json::array({detail::all_off()});
   std::vector<FileGrid> grids_;
 };

@@ -186,7 +186,7 @@ class Loading {
 std::vector<WeightRename> read_weight_renames(const std::string& path) {
   const auto text = detail::JsonText::load(path, "map");
   const detail::JsonValue root(*text);
-  if (!root.is_object()) root.fail("give an object of names in the file and names in the model");
+  if (!root.is_object()) root.fail("use an object of names in the file and names in the model");
   std::vector<WeightRename> out;
   for (const auto& [from, to] : root.json().items()) {
     const auto value = root.at(from);
@@ -194,7 +194,7 @@ std::vector<WeightRename> read_weight_renames(const std::string& path) {
     out.push_back({from, to.is_null() ? "" : value.string()});
     const std::string& name = out.back().to;
     if (!to.is_null() && name.empty())
-      value.fail(fmt::format("'{}' gets no name: give null to leave it out", from));
+      value.fail(fmt::format("'{}' gets no name: use null to leave it out", from));
     if (std::ranges::count(name, '*') > std::ranges::count(from, '*'))
       value.fail(fmt::format("'{}' has more * than '{}'", name, from));
   }

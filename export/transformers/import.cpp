@@ -28,20 +28,13 @@ using Names = std::vector<std::string>;
 
 constexpr std::size_t kMostListed = 20;
 
-/// Returns the shape of the tensor in the file.
-Shape shape_there(const WeightPlace& place) {
-  Shape shape = place.shape;
-  if (place.outputs > 0) shape[0] = place.outputs;
-  if (place.transposed) std::ranges::reverse(shape);
-  return shape;
-}
-
 /// Reads the tensors of a file into the parameters of a plan.
 class PlannedWeights {
  public:
   PlannedWeights(const TransformerPlan& plan, const std::string& path,
                  const std::vector<WeightRename>& renames)
       : plan_(plan), path_(path), source_(path) {
+    for (const auto& layer : source_.packed().layers) packed_.insert(layer.name + ".weight");
     for (const auto& entry : source_.entries()) {
       // The first pattern that matches is applied. An empty result excludes the tensor from the import.
       std::string name = entry.name;
@@ -75,6 +68,18 @@ class PlannedWeights {
     return at == entries_.end() ? nullptr : at->second;
   }
 
+  /// Whether the file has [in, out]. ModelOpt writes a quantized Conv1D as a linear layer.
+  [[nodiscard]] bool is_transposed(const WeightPlace& place, const std::string& name) const {
+    return place.transposed && !packed_.contains(name);
+  }
+  /// Returns the shape of the tensor `name` in the file.
+  [[nodiscard]] Shape shape_there(const WeightPlace& place, const std::string& name) const {
+    Shape shape = place.shape;
+    if (place.outputs > 0) shape[0] = place.outputs;
+    if (is_transposed(place, name)) std::ranges::reverse(shape);
+    return shape;
+  }
+
   const SafetensorsEntry* checked(const WeightPlace& place) {
     const SafetensorsEntry* found = nullptr;
     // Names are in order of preference: older files have other names for the same parameter (gamma for
@@ -88,9 +93,9 @@ class PlannedWeights {
     used_.insert(found->name);
     if (!is_float(found->dtype))
       misshaped_.push_back(fmt::format("{} is {}: use F32, F16, BF16 or F64", found->name, found->dtype));
-    else if (found->shape != shape_there(place))
+    else if (found->shape != shape_there(place, found->name))
       misshaped_.push_back(fmt::format("{} is {}, config.json makes it {}", found->name,
-                                       to_string(found->shape), to_string(shape_there(place))));
+                                       to_string(found->shape), to_string(shape_there(place, found->name))));
     return found;
   }
 
@@ -124,7 +129,7 @@ class PlannedWeights {
 
   [[nodiscard]] Tensor value(const WeightPlace& place, const std::string& name) const {
     Tensor x = source_.read(name).to(DType::f32);
-    if (place.transposed) x = ops::transpose(Variable(x), {1, 0}).tensor();
+    if (is_transposed(place, name)) x = ops::transpose(Variable(x), {1, 0}).tensor();
     // Rows are outputs only after the transposition, so the part of a stacked tensor (c_attn of GPT-2) is cut
     // last.
     if (place.outputs > 0) x = x.slice(place.first, place.first + place.shape[0]).clone();
@@ -139,7 +144,7 @@ class PlannedWeights {
   std::string path_;
   WeightSource source_;
   std::map<std::string, const SafetensorsEntry*> entries_;  // by the names to look up
-  std::set<std::string> used_;
+  std::set<std::string> used_, packed_;
   Names missing_, misshaped_, left_;
 };
 

@@ -47,7 +47,7 @@ AmaxOptions amax_options(const ordered_json& object, AmaxOptions options) {
 }
 
 void check_keys(const ordered_json& object, const char* what, const Keys& keys) {
-  FQ_CHECK(object.is_object(), kWhere, "'{}' has {}: give a list of objects", what, object.dump());
+  FQ_CHECK(object.is_object(), kWhere, "'{}' has {}: use a list of objects", what, object.dump());
   for (const auto& [key, value] : object.items())
     FQ_CHECK(std::ranges::find(keys, key) != keys.end(), kWhere, "unknown key '{}' in '{}'{}", key, what,
              did_you_mean(key, keys));
@@ -55,7 +55,7 @@ void check_keys(const ordered_json& object, const char* what, const Keys& keys) 
 
 std::string read_pattern(const ordered_json& object, const char* what) {
   FQ_CHECK(object.contains("pattern") && object["pattern"].is_string(), kWhere,
-           "an entry of '{}' has no pattern: give one, as \"*input_quantizer\"", what);
+           "an entry of '{}' has no pattern: use one, as \"*input_quantizer\"", what);
   return object["pattern"].get<std::string>();
 }
 
@@ -93,7 +93,7 @@ AmaxAdjustment adjustment(const ordered_json& object) {
 const ordered_json& list(const ordered_json& object, const char* key) {
   static const ordered_json none = ordered_json::array();
   if (!object.contains(key)) return none;
-  FQ_CHECK(object[key].is_array(), kWhere, "'{}' is {}: give a list of objects", key, object[key].dump());
+  FQ_CHECK(object[key].is_array(), kWhere, "'{}' is {}: use a list of objects", key, object[key].dump());
   return object[key];
 }
 

@@ -40,7 +40,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
       parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
     for (const auto& part : parts)
       FQ_CHECK(part->params().weight_scheme != &binary_weights(), "quantize",
-               "'{}' is binary within a sequence: give its fields alone, or leave binary out", name);
+               "'{}' is binary within a sequence: use its fields alone, or leave binary out", name);
     auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
     out->set_name(name);
     return out;

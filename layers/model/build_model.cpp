@@ -117,7 +117,7 @@ class Builder {
 
 Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
   FQ_CHECK(!sample_shape.empty() && sample_shape.size() <= 8, "build_model",
-           "the input {} has {} axes: give the shape of one image, of 1 to 8 axes", to_string(sample_shape),
+           "the input {} has {} axes: use the shape of one image, of 1 to 8 axes", to_string(sample_shape),
            sample_shape.size());
   // Divides instead of multiplying, because the product of the sizes may overflow.
   std::int64_t left = limit;

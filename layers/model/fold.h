@@ -37,7 +37,6 @@ struct FoldablePair {
 ///
 /// Other weights are rounded again: weights with power-of-two scales and weights in blocks. Minifloats change
 /// at ties, and floats that use their sums change by float rounding.
-/// rounding.
 /// Throws ArgumentError for a model whose weights hold codes (layers/quantizer/compress.h), and as `trace`. A
 /// model on a GPU moves to the host for this time, and its gradients are cleared.
 std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape);

@@ -141,7 +141,7 @@ class Generation {
 
 Tensor generate(Module& model, const Tensor& prompts, const GenerateOptions& options) {
   FQ_CHECK(prompts.rank() == 2 && prompts.dim(0) > 0 && prompts.dim(1) > 0 && prompts.dtype() == DType::i64,
-           "generate", "the prompts are {}: give i64 [texts, tokens] of one or more", prompts.describe());
+           "generate", "the prompts are {}: use i64 [texts, tokens] of one or more", prompts.describe());
   FQ_CHECK(
       options.tokens >= 0 && options.top_k >= 0 && options.context > 0 && options.temperature >= 0 &&
           std::isfinite(options.temperature),

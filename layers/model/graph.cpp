@@ -9,7 +9,7 @@
 namespace fq {
 
 Graph::Graph(std::vector<GraphNode> nodes) {
-  FQ_CHECK(!nodes.empty(), "graph", "the model has no nodes: give at least one");
+  FQ_CHECK(!nodes.empty(), "graph", "the model has no nodes: use at least one");
   std::vector<std::string> names{"input"};
   std::vector<std::size_t> last_reader{0};
   for (auto& node : nodes) {
@@ -43,7 +43,7 @@ void Graph::check_paths() const {
   std::set<std::string> paths;
   for (const auto& [path, slot] : named_slots())
     FQ_CHECK(paths.insert(path).second, "graph",
-             "'{}' is a node and a part of another node: give the node another name", path);
+             "'{}' is a node and a part of another node: use the node another name", path);
 }
 
 Variable Graph::forward(const Variable& x) {

@@ -63,7 +63,7 @@ void check_name(ModelNode& node, std::size_t position, const Names& taken) {
                                 node.name.substr(0, 80)),
                     "/name");
   if (node.name == "input")
-    node.place.fail("'input' is the network's input: give the node another name", "/name");
+    node.place.fail("'input' is the network's input: use the node another name", "/name");
   if (taken.contains(node.name))
     node.place.fail(fmt::format("there are two nodes named '{}'", node.name), "/name");
 }
@@ -128,7 +128,7 @@ class NodeChecker {
     }
     if (!node.options.empty())
       node.place.fail(fmt::format("a \"{}\" has nodes instead of options", node.type), "/options");
-    if (node.nodes.empty()) node.place.fail("give a list of at least one node", "/nodes");
+    if (node.nodes.empty()) node.place.fail("use a list of at least one node", "/nodes");
     check(node.nodes, node.type == "graph");
   }
 

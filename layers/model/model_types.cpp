@@ -79,13 +79,13 @@ bool LayerOptions::is_text(const std::string& name) const {
 }
 
 std::string LayerOptions::text(const std::string& name) const {
-  if (!has(name)) fail(fmt::format("the option '{}' is missing: give a text", name));
+  if (!has(name)) fail(fmt::format("the option '{}' is missing: use a text", name));
   return get<std::string>(node_, name, "a text in quotes");
 }
 
 std::int64_t LayerOptions::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   if (!has(name))
-    fail(fmt::format("the option '{}' is missing: give a whole number from {} to {}", name, low, high));
+    fail(fmt::format("the option '{}' is missing: use a whole number from {} to {}", name, low, high));
   const std::int64_t value = get<std::int64_t>(node_, name, whole_range(low, high));
   if (value < low || value > high) fail_type(node_, name, value, whole_range(low, high));
   return value;
@@ -128,7 +128,7 @@ std::vector<std::int64_t> LayerOptions::sizes(const std::string& name, std::int6
   const auto numbers = elements<double>(*option);
   if (!numbers) return {integer(name, low, high)};
   if (numbers->empty() || numbers->size() > most)
-    fail_option(name, fmt::format("'{}' has {} sizes: give 1 to {}", name, numbers->size(), most));
+    fail_option(name, fmt::format("'{}' has {} sizes: use 1 to {}", name, numbers->size(), most));
   const auto out = elements<std::int64_t>(*option);
   const auto is_wrong = [&](std::int64_t size) { return size < low || size > high; };
   // A list with a double: the message names the first fraction, or the first element if there is no fraction
@@ -147,13 +147,13 @@ std::array<std::int64_t, 2> LayerOptions::pair_or(const std::string& name, std::
                                                   std::int64_t low) const {
   const auto given = sizes(name, low);
   if (given.empty()) return {fallback, fallback};
-  if (given.size() > 2) fail_option(name, fmt::format("'{}' has {} sizes: give 1 or 2", name, given.size()));
+  if (given.size() > 2) fail_option(name, fmt::format("'{}' has {} sizes: use 1 or 2", name, given.size()));
   return {given.front(), given.back()};
 }
 
 double LayerOptions::number(const std::string& name, double low, double high) const {
   if (!has(name))
-    fail(fmt::format("the option '{}' is missing: give a number from {} to {}", name, low, high));
+    fail(fmt::format("the option '{}' is missing: use a number from {} to {}", name, low, high));
   return checked_number(node_, name, low, high);
 }
 
@@ -163,11 +163,11 @@ double LayerOptions::number_or(const std::string& name, double fallback, double 
 
 std::vector<double> LayerOptions::numbers(const std::string& name, double low, double high) const {
   const NodeOption* option = node_.options.find(name);
-  if (option == nullptr) fail(fmt::format("the option '{}' is missing: give 1 to 8 numbers", name));
+  if (option == nullptr) fail(fmt::format("the option '{}' is missing: use 1 to 8 numbers", name));
   const auto out = elements<double>(*option);
   if (!out) return {number(name, low, high)};
   if (out->empty() || out->size() > 8)
-    fail_option(name, fmt::format("'{}' has {} numbers: give 1 to 8", name, out->size()));
+    fail_option(name, fmt::format("'{}' has {} numbers: use 1 to 8", name, out->size()));
   const auto is_wrong = [&](double x) { return !(x >= low && x <= high); };
   if (const auto wrong = std::ranges::find_if(*out, is_wrong); wrong != out->end())
     fail_type(node_, name, *wrong, fmt::format("a number from {} to {}", low, high), wrong - out->begin());
@@ -221,7 +221,7 @@ void LayerOptions::fail_option(const std::string& name, const std::string& messa
 }
 
 void register_layer_type(const std::string& type, std::vector<std::string> options, LayerFactory make) {
-  FQ_CHECK(!type.empty() && make, "register_layer_type", "'{}': give a name and a factory", type);
+  FQ_CHECK(!type.empty() && make, "register_layer_type", "'{}': use a name and a factory", type);
   detail::layer_registry()[type] = {std::move(options), std::move(make)};
 }
 

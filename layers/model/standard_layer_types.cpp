@@ -33,7 +33,7 @@ std::pair<const std::string, LayerType> reduction(const char* type, Reduce f) {
   return function(type, {"axes", "keep_axes"}, [f](const LayerOptions& o) {
     // Tensors have up to 8 axes.
     const Sizes given = o.sizes("axes", -8, 8);
-    if (given.empty()) o.fail("the option 'axes' is missing: give the axes to reduce, not the batch");
+    if (given.empty()) o.fail("the option 'axes' is missing: use the axes to reduce, not the batch");
     return [f, axes = std::vector<int>(given.begin(), given.end()),
             keep = o.flag_or("keep_axes", false)](const Variable& x) { return f(x, axes, keep); };
   });
@@ -56,13 +56,13 @@ auto slice(const LayerOptions& o) {
 
 auto index_select(const LayerOptions& o) {
   const auto indices = o.sizes("indices", -kLongest, kLongest, kMostIndices);
-  if (indices.empty()) o.fail("the option 'indices' is missing: give those to take along 'axis'");
+  if (indices.empty()) o.fail("the option 'indices' is missing: use those to take along 'axis'");
   return [=, at = axis(o, 1)](const Variable& x) { return ops::index_select(x, at, indices); };
 }
 
 auto expand(const LayerOptions& o) {
   const Sizes shape = o.sizes("shape", -1, kMostElements);
-  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, -1 keeps one");
+  if (shape.empty()) o.fail("the option 'shape' is missing: use the sizes after the batch, -1 keeps one");
   return [=](const Variable& x) {
     Shape full{x.dim(0)};
     full.insert(full.end(), shape.begin(), shape.end());
@@ -74,7 +74,7 @@ auto pad(const LayerOptions& o) {
   const Sizes before = o.sizes("before", -kLongest, kMostElements),
               after = o.sizes("after", -kLongest, kMostElements);
   if (before.size() != after.size() || before.empty())
-    o.fail("'before' and 'after' are the elements added to each of the last axes: give lists of one length");
+    o.fail("'before' and 'after' are the elements added to each of the last axes: use lists of one length");
   std::vector<std::array<std::int64_t, 2>> sizes;
   for (std::size_t i = 0; i < before.size(); ++i) sizes.push_back({before[i], after[i]});
   const auto mode = o.choice_or("mode", "constant", {"constant", "reflect", "replicate", "circular"});
@@ -97,7 +97,7 @@ Choice choice(const LayerOptions& o, const char* name, const std::vector<std::st
 auto resize(const LayerOptions& o) {
   ops::Resize options;
   options.sizes = o.sizes("sizes", 1, kMostElements);
-  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: give the sizes of the last axes");
+  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: use the sizes of the last axes");
   options.mode = choice(o, "mode", {"nearest", "linear", "cubic"}, ops::ResizeMode::nearest);
   // PyTorch's coordinates: "nearest" is asymmetric, the others are half_pixel.
   const auto usual = options.mode == ops::ResizeMode::nearest ? ops::ResizeCoordinates::asymmetric
@@ -165,13 +165,13 @@ LayerRegistry plain_types() {
 
 Made build_reshape(const LayerOptions& o) {
   Shape shape = o.sizes("shape", -1);
-  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, one may be -1");
+  if (shape.empty()) o.fail("the option 'shape' is missing: use the sizes after the batch, one may be -1");
   return make_reshape(std::move(shape), o.flag_or("whole", false));
 }
 
 Made build_transpose(const LayerOptions& o) {
   const auto axes = o.sizes("axes", 0, 8);
-  if (axes.empty()) o.fail("the option 'axes' is missing: give their order");
+  if (axes.empty()) o.fail("the option 'axes' is missing: use their order");
   return make_transpose({axes.begin(), axes.end()});
 }
 

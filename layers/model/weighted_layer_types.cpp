@@ -47,7 +47,7 @@ Shape last_axes(const LayerOptions& o) {
   Shape shape = o.sizes("shape");
   if (shape.empty()) shape = {o.inferred("shape", -1)};
   if (shape.size() >= input.size() || !std::equal(shape.rbegin(), shape.rend(), input.rbegin()))
-    o.fail(fmt::format("'shape' is {}, but the input is {}: give its last sizes", to_string(shape),
+    o.fail(fmt::format("'shape' is {}, but the input is {}: use its last sizes", to_string(shape),
                        to_string(input)));
   return shape;
 }
@@ -112,7 +112,7 @@ Made make_prelu(const LayerOptions& o) {
 
 Made make_parameter(const LayerOptions& o) {
   Shape shape = o.sizes("shape");
-  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch");
+  if (shape.empty()) o.fail("the option 'shape' is missing: use the sizes after the batch");
   o.reserve(shape);
   return std::make_shared<Parameter>(std::move(shape), o.flag_or("trained", true),
                                      o.flag_or("repeat", false));

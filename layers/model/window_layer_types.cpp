@@ -25,7 +25,7 @@ std::array<std::int64_t, axes> each(const LayerOptions& o, const std::string& na
   std::array<std::int64_t, axes> out{};
   out.fill(given.empty() ? fallback : given[0]);
   if (given.size() > 1 && given.size() != axes)
-    o.fail(fmt::format("'{}' has {} sizes: give 1 or {}", name, given.size(), axes));
+    o.fail(fmt::format("'{}' has {} sizes: use 1 or {}", name, given.size(), axes));
   if (given.size() > 1) std::ranges::copy(given, out.begin());
   return out;
 }
@@ -41,7 +41,7 @@ struct ConvArguments {
 /// element, as in PyTorch.
 void pad_to_same(const LayerOptions& o, ConvArguments& a) {
   for (const auto stride : a.options.stride)
-    if (stride != 1) o.fail("'padding' is \"same\", which needs a stride of 1: give sizes");
+    if (stride != 1) o.fail("'padding' is \"same\", which needs a stride of 1: use sizes");
   for (std::size_t i = 0; i < a.kernel.size(); ++i) {
     const auto& dilation = a.options.dilation;
     const std::int64_t step = dilation.empty() ? 1 : dilation[dilation.size() == 1 ? 0 : i];
@@ -74,10 +74,10 @@ ConvArguments conv_arguments(const LayerOptions& o, std::size_t rank) {
   a.options.stride = o.sizes("stride");
   a.options.dilation = o.sizes("dilation");
   a.options.groups = o.integer_or("groups", 1);
-  if (a.kernel.empty()) o.fail("the option 'kernel' is missing: give its size, or one an axis");
+  if (a.kernel.empty()) o.fail("the option 'kernel' is missing: use its size, or one an axis");
   for (const auto* sizes : {&a.kernel, &a.options.stride, &a.options.dilation})
     if (sizes->size() != 1 && sizes->size() != rank && !sizes->empty())
-      o.fail(fmt::format("an option has {} sizes: give 1 or {}", sizes->size(), rank));
+      o.fail(fmt::format("an option has {} sizes: use 1 or {}", sizes->size(), rank));
   a.kernel.resize(rank, a.kernel[0]);
   read_padding(o, a);
   // Reserved before the layer allocates its weight, so that a model file cannot exhaust the memory.
@@ -114,7 +114,7 @@ Made make_conv_transpose(const LayerOptions& o) {
 // A stride of 0 means the size of the kernel, a padding_end of -1 the size of padding.
 template <class Pool, std::size_t axes>
 Pool pool(const LayerOptions& o) {
-  if (!o.has("kernel")) o.fail("the option 'kernel' is missing: give the window's size, or one an axis");
+  if (!o.has("kernel")) o.fail("the option 'kernel' is missing: use the window's size, or one an axis");
   return {.kernel = each<axes>(o, "kernel", 1),
           .stride = each<axes>(o, "stride", 0),
           .padding = each<axes>(o, "padding", 0, 0),

@@ -51,7 +51,7 @@ double option_number(const Attribute& given, const OperatorOption& option, std::
   const auto* integer = std::get_if<std::int64_t>(&given);
   const auto* number = std::get_if<double>(&given);
   FQ_CHECK(!option.is_choice() && (integer != nullptr || (number != nullptr && !option.is_integer)), op,
-           "the option '{}' has another type: give {}", option.name,
+           "the option '{}' has another type: use {}", option.name,
            option.is_choice()  ? "a text"
            : option.is_integer ? "an integer"
                                : "a number");
@@ -82,7 +82,7 @@ FunctionOfSeveral::FunctionOfSeveral(std::string type, std::string description, 
     : type_(std::move(type)), description_(std::move(description)), op_(std::move(op)) {}
 
 PRelu::PRelu(std::int64_t slopes) {
-  FQ_CHECK(slopes > 0, "prelu", "{} slopes: give 1, or one for each channel", slopes);
+  FQ_CHECK(slopes > 0, "prelu", "{} slopes: use 1, or one for each channel", slopes);
   weight_ = add_parameter("weight", Tensor::full({slopes}, 0.25));
 }
 std::string PRelu::describe() const { return fmt::format("{} slopes", weight_.dim(0)); }

@@ -116,10 +116,10 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
 
 Variable Attention::forward(const std::vector<Variable>& inputs) {
   FQ_CHECK(!inputs.empty() && inputs.size() <= 3, "attention",
-           "{} inputs: give one, two with an input for the keys, or three with a mask", inputs.size());
+           "{} inputs: use one, two with an input for the keys, or three with a mask", inputs.size());
   const Variable &x = inputs[0], &memory = inputs.size() > 1 ? inputs[1] : x;
   FQ_CHECK(x.rank() == 3 && memory.rank() == 3, "attention",
-           "the input is {}, the input for the keys {}: give [N, L, width]", to_string(x.shape()),
+           "the input is {}, the input for the keys {}: use [N, L, width]", to_string(x.shape()),
            to_string(memory.shape()));
   FQ_CHECK(state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
            "a KV cache requires causal attention with one input: this layer has {} inputs{}", inputs.size(),
@@ -159,14 +159,13 @@ Positions::Positions(std::int64_t context, std::int64_t width) {
 std::string Positions::describe() const { return fmt::format("{} x {}", weight_.dim(0), weight_.dim(1)); }
 
 Variable Positions::forward(const Variable& x) {
-  FQ_CHECK(x.rank() == 3 && x.dim(2) == weight_.dim(1), "positions", "the input is {}: give [N, L, {}]",
+  FQ_CHECK(x.rank() == 3 && x.dim(2) == weight_.dim(1), "positions", "the input is {}: use [N, L, {}]",
            to_string(x.shape()), weight_.dim(1));
   const std::int64_t first = state_ == nullptr ? 0 : state_->tokens(), end = first + x.dim(1);
-  FQ_CHECK(
-      end <= weight_.dim(0), "positions",
-      "the input has {} tokens, the model's context is {}: give windows of at most that, or a model of a "
-      "longer context",
-      end, weight_.dim(0));
+  FQ_CHECK(end <= weight_.dim(0), "positions",
+           "the input has {} tokens, the model's context is {}: use windows of at most that, or a model of a "
+           "longer context",
+           end, weight_.dim(0));
   // Attention layers advance their state when they append keys; this layer stores no keys.
   if (state_ != nullptr) state_->advance(x.dim(1));
   return ops::add(x, ops::slice(weight_, 0, first, end));

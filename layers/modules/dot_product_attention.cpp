@@ -14,7 +14,7 @@ std::string DotProductAttention::describe() const {
 
 Variable DotProductAttention::forward(const std::vector<Variable>& inputs) {
   FQ_CHECK(inputs.size() == 3 || inputs.size() == 4, type(),
-           "{} inputs: give queries, keys and values, and optionally a mask", inputs.size());
+           "{} inputs: use queries, keys and values, and optionally a mask", inputs.size());
   return attend(inputs[0], inputs[1], inputs[2], inputs.size() > 3 ? inputs[3] : Variable());
 }
 

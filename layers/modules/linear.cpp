@@ -42,7 +42,7 @@ Variable Embedding::forward(const Variable& x) { return ops::embedding(x, weight
 namespace {
 
 const Variable& checked(const Variable& weight) {
-  FQ_CHECK(weight.defined() && weight.rank() == 2, "linear", "the weight is {}: give [out, in]",
+  FQ_CHECK(weight.defined() && weight.rank() == 2, "linear", "the weight is {}: use [out, in]",
            weight.defined() ? to_string(weight.shape()) : "undefined");
   return weight;
 }

@@ -66,7 +66,7 @@ Variable Recurrent::state(const std::vector<Variable>& inputs, std::size_t which
   if (which >= inputs.size()) return {};
   const Variable& all = inputs[which];
   FQ_CHECK(all.rank() == 3 && all.dim(1) == static_cast<std::int64_t>(weights_.size()), type(),
-           "an initial state is {}: give [N, {}, {}]", to_string(all.shape()), weights_.size(),
+           "an initial state is {}: use [N, {}, {}]", to_string(all.shape()), weights_.size(),
            options_.hidden);
   // A state is [N, layers * directions, hidden].
   const auto at = static_cast<std::int64_t>(i);

@@ -243,7 +243,7 @@ Tensor export_amax(const TensorQuantizer& quantizer, const Shape& input) {
   const Tensor range = quantizer.amax();
   if (!range.defined()) return {};
   const bool blocks = !d.block_sizes().empty() && !d.has_dynamic_blocks();
-  FQ_CHECK(!blocks || !input.empty(), "export_amax", "{} has blocks: give the shape of its input",
+  FQ_CHECK(!blocks || !input.empty(), "export_amax", "{} has blocks: use the shape of its input",
            detail::quantizer_label(quantizer.name()));
   // ModelOpt's export_amax clamps to the numbers of the type and replaces 0 by the bound (golden/README).
   const auto [smallest, most] = Numbers::of(range.dtype());

@@ -154,7 +154,7 @@ void QuantizerRange::set(const Tensor& amax) {
   // A descriptor with a list of amax values has several ranges too.
   const bool single = d.axis().empty() && d.block_sizes().empty() && d.amax().values().size() <= 1;
   FQ_CHECK(amax.defined() && amax.numel() > 0, "quantizer",
-           "amax of {} is empty: give one value, or one per channel", detail::quantizer_label(name));
+           "amax of {} is empty: use one value, or one per channel", detail::quantizer_label(name));
   FQ_CHECK(amax.numel() == 1 || !(single || d.has_dynamic_blocks()), "quantizer",
            "amax of {} has {} elements: use one for a {} quantizer", detail::quantizer_label(name),
            amax.numel(), single ? "per-tensor" : "dynamic block");
@@ -164,7 +164,7 @@ void QuantizerRange::set(const Tensor& amax) {
   // A single range may be replaced by one per channel; a number of channels cannot change.
   const Tensor before = this->amax();
   FQ_CHECK(!before.defined() || before.numel() == 1 || amax.numel() == before.numel(), "quantizer",
-           "amax of {} has {} elements, it had {}: give one amax per channel", detail::quantizer_label(name),
+           "amax of {} has {} elements, it had {}: use one amax per channel", detail::quantizer_label(name),
            amax.numel(), before.numel());
   const Tensor values = amax.to(DType::f32);
   for (const float v : values.to_vector<float>())

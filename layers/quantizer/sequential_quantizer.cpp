@@ -8,7 +8,7 @@
 namespace fq {
 
 SequentialQuantizer::SequentialQuantizer(std::vector<std::shared_ptr<TensorQuantizer>> parts) {
-  FQ_CHECK(!parts.empty(), "sequential_quantizer", "there are no quantizers: give one or more");
+  FQ_CHECK(!parts.empty(), "sequential_quantizer", "there are no quantizers: use one or more");
   for (std::size_t i = 0; i < parts.size(); ++i) {
     FQ_CHECK(parts[i] != nullptr, "sequential_quantizer", "quantizer {} is null", i);
     FQ_CHECK(i + 1 == parts.size() || parts[i]->descriptor().fake_quant(), "sequential_quantizer",

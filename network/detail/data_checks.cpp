@@ -14,6 +14,7 @@ namespace {
 
 std::string last_layer(const Network& network) { return network.identity().model.nodes().back().name; }
 
+// Returns the values of --loss that can train a network with one output on these labels, for a message.
 std::string fitting_loss(const Dataset& data) {
   const Tensor y = data.labels();
   if (!y.defined() || is_floating(y.dtype())) return "mse, l1 or huber for numbers, bce for several labels";
@@ -25,6 +26,8 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
   return names;
 }
 
+// Throws for the same names in another order, because every label would then mean another class. Other names
+// get only a warning: they may be translations or synonyms.
 void compare_names(const std::vector<std::string>& own, const std::vector<std::string>& given,
                    const std::string& function) {
   const auto [here, there] = std::ranges::mismatch(own, given);
@@ -51,17 +54,19 @@ void check_classifies(const Network& network, const std::string& function) {
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {
   const Shape& shape = network.identity().sample_shape;
   FQ_CHECK(data.sample_shape() == shape, function,
-           "the samples are {}, the network takes {}: give other --data or another network",
+           "the samples are {}, the network takes {}: use other --data or another network",
            to_string(data.sample_shape()), to_string(shape));
   const bool classifies = takes_classes(network.task().loss) && network.classes() != 1;
   FQ_CHECK(!classifies || data.classes() <= network.classes(), function,
-           "the data has {} classes, the network {} outputs: give other --data or another network",
+           "the data has {} classes, the network {} outputs. Use other --data or another network",
            data.classes(), network.classes());
 }
 
 void take_class_names(Network& network, const Dataset& data, const std::string& function) {
   const auto& given = data.class_names();
   const std::int64_t outputs = network.identity().classes;
+  // A network without a class count may predict dense labels or numbers. Its labels have more than one axis,
+  // and the names of the data then do not belong to single outputs.
   if (given.empty() || (outputs == 0 && data.labels().rank() > 1)) return;
   if (std::int64_t(given.size()) != outputs)
     return log(
@@ -81,7 +86,7 @@ void check_task(const Network& network, const Dataset& data, const std::string& 
   if (!data.labels().defined()) return;
   FQ_CHECK(!one_class_each(task, data) || network.classes() != 1, function,
            "the last layer, '{}', has one output, whose softmax is always 1: cross entropy cannot train "
-           "it. Give --loss {}, or two outputs and labels of at least two classes in --data (attribute "
+           "it. Use --loss {}, or two outputs and labels of at least two classes in --data (attribute "
            "classes)",
            last, fitting_loss(data));
   FQ_CHECK(!one_class_each(task, data) || network.classes() > 1, function,
@@ -91,6 +96,8 @@ void check_task(const Network& network, const Dataset& data, const std::string& 
   const Shape outputs = network.output_shape();
   const NoGrad no_grad;
   const std::vector<std::int64_t> first{0};
+  // The loss itself checks whether outputs and labels fit: it runs once on zeros and the label of the first
+  // sample. An empty loss is plain cross entropy, whose conditions are checked above.
   const Tensor labels = data.read(first).y;
   try {
     const Loss loss = task_loss(task, data);

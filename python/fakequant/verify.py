@@ -1,10 +1,10 @@
-"""Compares an exported file in ONNX Runtime with its model."""
+"""Compares exported files in ONNX Runtime with their models."""
 import os
 
 import numpy as np
 
 from . import _fakequant
-from .engines.onnx_session import TWO_BYTES, keeping_numbers, open_session, session_inputs
+from .engines.onnx_session import TWO_BYTES, converted, keeping_numbers, open_session, session_inputs
 
 
 def _formats(network):
@@ -13,8 +13,9 @@ def _formats(network):
     return [(fields.get("num_bits", 8), fields.get("dynamic", False), weight) for fields, weight in rows]
 
 
-def _file_error(path, what):
-    error = _fakequant.FileError(f"[verify] {path} {what}")
+def file_error(function, path, what):
+    """Returns a FileError. `function` is the name for the message."""
+    error = _fakequant.FileError(f"[{function}] {path} {what}")
     error.path, error.dataset = str(path), ""
     return error
 
@@ -27,28 +28,40 @@ def _settings(formats):
 
 
 class Session:
-    """An ONNX Runtime session on the CPU, with the options that keep the numbers of `network`."""
+    """An ONNX Runtime session on the CPU, with the options that keep the numbers of `networks`."""
 
-    def __init__(self, path, network):
+    def __init__(self, path, *networks):
         if not os.path.isfile(path):
-            raise _file_error(path, "is not a file: write it with export")
-        formats = _formats(network)
+            raise file_error("verify", path, "is not a file: write it with export")
+        formats = [found for network in networks for found in _formats(network)]
         self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # each sample sets its range
         try:
             self._session = open_session(path, *_settings(formats))
         except ImportError:
             raise _fakequant.ArgumentError("[verify] this Python has no onnxruntime: pip install onnxruntime") from None
         except Exception as error:  # some of its classes derive from Exception only
-            raise _file_error(path, f"cannot be loaded by ONNX Runtime: {' '.join(str(error).split())}") from error
+            raise file_error("verify", path, f"cannot be loaded by ONNX Runtime: {' '.join(str(error).split())}") from error
         self._path = path
+
+    @property
+    def inputs(self):
+        """The inputs of the file, with `name`, `type` and `shape`."""
+        return self._session.get_inputs()
+
+    @property
+    def output_names(self):
+        return [output.name for output in self._session.get_outputs()]
 
     def outputs(self, rows):
         """Returns the outputs for samples. A row of a model of several inputs has the elements of all inputs."""
+        return self.run(session_inputs(self._session, rows), self.output_names[:1])[0]
+
+    def run(self, inputs, names=None):
+        """Returns the outputs `names`, or all, for {name of an input: array}."""
         try:
-            name = self._session.get_outputs()[0].name
-            return self._session.run([name], session_inputs(self._session, rows))[0]
+            return self._session.run(names, inputs)
         except Exception as error:
-            raise _file_error(self._path, f"cannot run these samples: {' '.join(str(error).split())}") from error
+            raise file_error("verify", self._path, f"cannot run these samples: {' '.join(str(error).split())}") from error
 
 
 def compare(network, path, batches):
@@ -59,13 +72,20 @@ def compare(network, path, batches):
         rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.kind == "f" else np.int64)
         own = network.predict(rows, batch_size=len(rows))
         theirs = session.outputs(rows)
-        if own.shape != theirs.shape:
-            raise _file_error(path, f"has outputs {list(theirs.shape)}, and the model {list(own.shape)}: it is the file of another model")
-        found["outputs"] += own.size
-        found["different"] += int((own.view(np.int32) != theirs.view(np.int32)).sum())
-        found["flips"] += int((own.reshape(len(own), -1).argmax(1) != theirs.reshape(len(own), -1).argmax(1)).sum())
-        found["max"] = max(found["max"], float(np.abs(own - theirs).max(initial=0)))
+        add_differences(found, own, theirs, path)
     return found
+
+
+def add_differences(found, own, theirs, path):
+    """Adds the differences of two arrays [N, ..] to the counts of `compare`. Raises FileError if their shapes differ."""
+    if own.shape != theirs.shape:
+        raise file_error("verify", path, f"has outputs {list(theirs.shape)}, and the model {list(own.shape)}: it is the file of another model")
+    different = own.view(np.int32) != theirs.view(np.int32) if own.dtype == theirs.dtype == np.float32 else own != theirs
+    found["outputs"] += own.size
+    found["different"] += int(different.sum())
+    if own.size and own.dtype.kind == "f":
+        found["flips"] += int((own.reshape(len(own), -1).argmax(1) != theirs.reshape(len(own), -1).argmax(1)).sum()) if own.ndim else 0
+        found["max"] = max(found["max"], float(np.abs(own - theirs)[different].max(initial=0)))
 
 
 def verify(self, path, data, samples=0, batch_size=256):
@@ -84,3 +104,44 @@ def verify(self, path, data, samples=0, batch_size=256):
         for begin in range(0, len(data), step):
             yield data.read(range(begin, min(begin + step, len(data))))[0]
     return compare(self, path, batches)
+
+
+class PartCheck:
+    """Compares each call of some parts in a `with` block with the file of the part. `folder` gets the files.
+
+    `outputs` is the number of outputs of parts. `different` of them differ by more than 1e-6 of the largest output, which rounding of the
+    engine's floats after the codes does not explain.
+    """
+
+    def __init__(self, parts, folder):
+        self._parts, self._folder, self._sessions = [part for part in parts if part.states], folder, {}
+        self.outputs = self.different = 0
+
+    def __enter__(self):
+        self._hooks = [part.register_forward_hook(self._compare) for part in self._parts]
+        return self
+
+    def __exit__(self, *exception):
+        for hook in self._hooks:
+            hook.remove()
+
+    def _compare(self, part, inputs, y):
+        inputs = part.file_inputs(inputs)
+        session, reads_rows = self._session(part, [list(x.shape) for x in inputs])
+        arrays = [(x.reshape(-1, x.shape[-1]) if reads_rows else x).detach().cpu().numpy() for x in inputs]
+        is_joined = len(session.inputs) > len(arrays)  # rows of a model of several inputs
+        theirs = session.outputs(arrays[0]) if is_joined else session.run(
+            {own.name: converted(own, x) for own, x in zip(session.inputs, arrays)})[0]
+        difference = np.abs(y.detach().float().cpu().numpy() - theirs.reshape(y.shape))
+        self.outputs += difference.size
+        self.different += int((~(difference <= 1e-6 * np.abs(theirs).max(initial=0))).sum())
+
+    def _session(self, part, shapes):
+        """Returns (Session of the file of a part for inputs of these shapes, whether it reads rows)."""
+        key = part.number, *(tuple(shape[1:]) for shape in shapes)
+        if key not in self._sessions:
+            own, reads_rows = part.for_file(shapes)
+            draft = os.path.join(self._folder, f"{len(self._sessions)}.onnx")
+            own.share().export(draft)
+            self._sessions[key] = Session(draft, own.network), reads_rows
+        return self._sessions[key]

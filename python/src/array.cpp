@@ -21,6 +21,7 @@
 namespace fq::python {
 namespace {
 
+// The type codes of nanobind's DLPack have no packed types and no 8-bit floats.
 std::optional<nb::dlpack::dtype> dlpack_dtype(DType dtype) {
   using Code = nb::dlpack::dtype_code;
   const auto as = [&](Code code) {
@@ -33,6 +34,7 @@ std::optional<nb::dlpack::dtype> dlpack_dtype(DType dtype) {
 }
 
 /// Returns the bytes of 8-bit elements, over the same memory.
+/// The deleter `[rows] {}` of the borrowed tensor holds a handle, which keeps the memory alive.
 Tensor as_bytes(const Tensor& tensor) {
   const Tensor rows = tensor.to(Layout::row_major);
   return Tensor::borrow(
@@ -85,13 +87,16 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
   const auto argument_error = [&](const std::string& what) {
     return ArgumentError(fmt::format("[{}] {} {}", function, argument, what));
   };
+  // From cheap to expensive: own tensors, a torch tensor that needs a gradient, then the array protocols.
   if (!value.is_valid() || value.is_none()) return {};
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);
   if (is_torch(value) && requires_gradient(value))
     throw argument_error(
-        "requires a gradient, and this function records none: give x.detach(), or use fakequant.torch");
+        "requires a gradient, and this function records none: use x.detach(), or use fakequant.torch");
   std::optional<Foreign> array;
   if (!is_number(value) && !is_list(value)) array = foreign_array(value, like.is_valid());
+  // torch exports float8 as DLPack bytes or not at all, depending on its version. A view as uint8 always
+  // works.
   if (!array || !array->type())
     if (const auto type = float8_type(value)) {
       if (array) array->release();
@@ -100,7 +105,8 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
     }
   if (!array)
     throw argument_error(fmt::format(
-        "is a {}: give a numpy array, a torch tensor or an object with __dlpack__", class_name(value)));
+        "is a {}: use a numpy array, a torch tensor or an object with __dlpack__", class_name(value)));
+  // `check` throws before the tensor owns the array. The catch block then releases it.
   const auto type = array->type();
   const auto layout = array->layout();
   const auto device = array->device();
@@ -112,17 +118,18 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
                       nb::hasattr(value, "dtype") ? as_string(nb::getattr(value, "dtype")) : "unknown"));
     if (!layout)
       throw argument_error(
-          fmt::format("of shape {} is not contiguous: give numpy.ascontiguousarray(x) or x.contiguous()",
+          fmt::format("of shape {} is not contiguous: use numpy.ascontiguousarray(x) or x.contiguous()",
                       shape_text(array->shape)));
-    if (!device) throw argument_error("is on an unsupported device: give an array on the CPU or a CUDA GPU");
+    if (!device) throw argument_error("is on an unsupported device: use an array on the CPU or a CUDA GPU");
     if (device->is_cuda() && cuda_device_count() == 0)
-      throw argument_error(fmt::format(
-          "is on {}, and this build of fakequant has no usable GPU: give x.cpu()", to_string(*device)));
+      throw argument_error(fmt::format("is on {}, and this build of fakequant has no usable GPU: use x.cpu()",
+                                       to_string(*device)));
     if (reinterpret_cast<std::uintptr_t>(array->data) % (static_cast<unsigned>(bit_width(*type)) / 8) != 0)
-      throw argument_error("is not aligned to its elements: give a copy");
+      throw argument_error("is not aligned to its elements: use a copy");
   };
   try {
     check();
+    // The stream of the caller may still compute the values.
     if (device->is_cuda()) put_in_order(*array, value, *device);
   } catch (...) {
     array->release();
@@ -143,7 +150,7 @@ Amax Call::amax(nb::handle value, std::string_view argument) const {
     std::vector<float> numbers;
     if (!nb::try_cast<std::vector<float>>(nb::borrow(value), numbers))
       throw ArgumentError(fmt::format(
-          "[{}] {} is a list with items that are not numbers: give numbers or an array", function, argument));
+          "[{}] {} is a list with items that are not numbers: use numbers or an array", function, argument));
     return Amax(numbers);
   }
   return Amax(tensor(value, argument));
@@ -157,6 +164,7 @@ std::variant<Amax, Tensor> Call::range(nb::handle value, std::string_view argume
   return Amax(found);
 }
 
+// Ranges of quantizers are set on the CPU.
 Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
   const Tensor found = amax(value, argument).tensor();
   return found.defined() ? found.to(Device::cpu()) : found;
@@ -164,12 +172,13 @@ Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
 
 Constant Call::constant(nb::handle value, std::string_view argument) const {
   if (!value.is_valid() || value.is_none()) return {};
+  // A Python number has no element type. Constant converts it to the type of the other operand.
   if (is_number(value)) return Constant(nb::cast<double>(value));
   if (is_list(value)) {
     std::vector<double> numbers;
     if (!nb::try_cast<std::vector<double>>(nb::borrow(value), numbers))
       throw ArgumentError(fmt::format(
-          "[{}] {} is a list with items that are not numbers: give numbers or an array", function, argument));
+          "[{}] {} is a list with items that are not numbers: use numbers or an array", function, argument));
     return Constant(numbers);
   }
   return Constant(tensor(value, argument));
@@ -177,6 +186,7 @@ Constant Call::constant(nb::handle value, std::string_view argument) const {
 
 std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) const {
   if (!value.is_valid() || value.is_none()) return std::nullopt;
+  // Types of numpy are classes with a __name__. Types of torch are objects whose str() is "torch.int8".
   const std::string text =
       nb::hasattr(value, "__name__") ? as_string(nb::getattr(value, "__name__")) : as_string(value);
   if (const auto found = fq::detail::dtype_of_torch(text)) return found;
@@ -184,7 +194,7 @@ std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) co
     return dtype_from_name(text);
   } catch (const ArgumentError&) {
     throw ArgumentError(
-        fmt::format("[{}] {} is '{}', not an element type: give float32, float16, bfloat16, int8, uint8, "
+        fmt::format("[{}] {} is '{}', not an element type: use float32, float16, bfloat16, int8, uint8, "
                     "int4, float8_e4m3fn, .. or a short name: f32, i8, f8_e4m3, ..",
                     function, argument, text));
   }
@@ -195,17 +205,20 @@ NumBits Call::num_bits(nb::handle value, std::string_view argument) const {
   std::vector<int> parts;
   if (is_list(value) && nb::try_cast<std::vector<int>>(nb::borrow(value), parts) && parts.size() == 2)
     return NumBits(parts[0], parts[1]);
-  throw ArgumentError(fmt::format("[{}] {} is {}: give a number of bits, or (exponent, mantissa)", function,
+  throw ArgumentError(fmt::format("[{}] {} is {}: use a number of bits, or (exponent, mantissa)", function,
                                   argument, as_string(value)));
 }
 
+// The array borrows the memory. `Given` keeps the tensor until the array library releases it, and orders the
+// streams.
 nb::object to_array(const Tensor& tensor, bool torch, nb::handle like) {
-  const fq::detail::KeptDevice kept;
+  const fq::detail::KeptDevice device_scope;
   const Device device = tensor.device();
   const auto stream = current_stream(like, device);
   auto given = std::make_unique<Given>(tensor.to(Layout::row_major), stream);
   fq::detail::let_stream_wait(device, stream);
   const auto type = *dlpack_dtype(tensor.dtype());
+  // The C table saves the Python calls of nanobind's export.
   if (const auto* exchange = torch ? find_exchange(like) : nullptr)
     return exchanged(*exchange, std::move(given), type);
   const Shape& sizes = tensor.shape();
@@ -219,10 +232,13 @@ nb::object to_array(const Tensor& tensor, bool torch, nb::handle like) {
   return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, type));
 }
 
+// The array type of the result follows the first argument (`like`): torch for torch, else numpy.
 nb::object Call::give(const Tensor& tensor) const {
   if (!tensor.defined()) return nb::none();
   const bool torch = is_torch(like);
+  // A fakequant.Tensor as input gives a fakequant.Tensor as result.
   const bool own = like.is_valid() && nb::isinstance<Tensor>(like);
+  // Masks are bits. Array libraries get one bool per element.
   if (tensor.dtype() == DType::u1 && !own && (torch || tensor.device().is_cpu())) {
     const nb::object flags = to_array(as_flags(tensor), torch, like);
     return torch ? flags.attr("view")(nb::module_::import_("torch").attr("bool"))

@@ -1,11 +1,13 @@
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "arguments.h"
 #include "bindings.h"
+#include "fakequant/core/error.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/subset.h"
 #include "fakequant/train/ranks/shares.h"
@@ -17,9 +19,10 @@ namespace fq::python {
 std::shared_ptr<const Dataset> to_dataset(nb::handle value, const char* function) {
   if (nb::isinstance<Dataset>(value)) return nb::cast<std::shared_ptr<Dataset>>(value);
   const Call call{function};
+  // A tuple is (x, y), any other value is x alone.
   if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.host(value, "data"));
   if (nb::len(value) != 2)
-    throw nb::value_error("data is a tuple that does not have two arrays: give (x, y)");
+    throw ArgumentError(fmt::format("[{}] data is a tuple of {}: use (x, y)", function, nb::len(value)));
   return std::make_shared<TensorDataset>(call.host(value[0], "x"), call.host(value[1], "y"));
 }
 
@@ -44,6 +47,7 @@ using nb::arg, nb::none;
 using Shared = std::shared_ptr<Dataset>;  // data sets are never written
 
 /// Returns a data set that is pickled as the call that made it: a file is opened again, arrays are copied.
+/// `_call` is the pair (function, arguments) that __reduce__ returns.
 template <class... Arguments>
 nb::object with_reduce(Shared data, const char* function, Arguments... arguments) {
   nb::object out = nb::cast(std::move(data));
@@ -54,11 +58,13 @@ nb::object with_reduce(Shared data, const char* function, Arguments... arguments
 
 nb::object open(const std::string& path, const std::string& split, bool labels) {
   Hdf5DatasetOptions options;
+  // Each rank reads only its share of the rows.
   options.by_rows = launched().ranks > 1;
   options.split = split;
   options.labels = labels;
   options.label_type = LabelType::integers;
   auto data = unlocked([&] { return Shared(std::make_shared<Hdf5Dataset>(path, options)); });
+  // The process that unpickles may have another current folder.
   return with_reduce(std::move(data), "dataset", std::filesystem::absolute(path).string(), split, labels);
 }
 
@@ -86,6 +92,7 @@ nb::object subset(nb::object data, const std::vector<std::int64_t>& rows) {
 
 nb::object data_set(nb::object given) {
   if (nb::isinstance<Dataset>(given)) return given;
+  // nanobind holds pointers to non-const objects. No function of the class writes.
   auto data = std::const_pointer_cast<Dataset>(to_dataset(given, "data_of"));
   return with_reduce(std::move(data), "data_of", given);
 }
@@ -102,6 +109,7 @@ void bind_datasets(nb::module_& m) {
       m, "Dataset",
       "Samples by index, with or without labels. data[3] returns (x, y), the arrays of one sample; "
       "data[:100] returns a data set of the first 100 samples; iteration yields (x, y) of each sample.",
+      // Allows the attribute `_call`.
       nb::dynamic_attr())
       .def("__len__", &Dataset::size)
       .def_prop_ro("sample_shape", &shape_tuple, "Shape of one sample, without the axis of samples.")

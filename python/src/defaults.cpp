@@ -15,6 +15,7 @@ namespace {
 
 using nb::arg, nb::none;
 
+// Converts by JSON text: the json module of Python makes the objects.
 nb::object to_dict(const nlohmann::ordered_json& json) {
   return nb::module_::import_("json").attr("loads")(json.dump());
 }
@@ -29,10 +30,12 @@ nb::object preset(const std::string& name, std::optional<std::int64_t> edge_bits
   return to_dict(preset_config(name, {std::move(weight_method), edge_bits}));
 }
 
+// Names of the argument `amax` of fit.
 const char* text(AmaxMode mode) {
   return mode == AmaxMode::learned ? "learned" : mode == AmaxMode::running ? "running" : "frozen";
 }
 
+// Reads the first sample, so it runs without the interpreter's lock.
 bool is_text_data(nb::handle data) {
   if (data.is_none()) return false;
   const auto samples = to_dataset(data, "qat");
@@ -69,6 +72,7 @@ nb::dict fit_arguments(const QatPlan& plan, const Identity& identity) {
   nb::dict out = chosen_arguments(plan.training, plan.self_distillation);
   out["full_rate_steps"] = plan.training.update.full_rate_steps;
   if (plan.self_distillation)
+    // The teacher shares the identity of the student: same inputs and outputs.
     out["teacher"] = Network(plan.training.objective.distillation.teacher, identity);
   return out;
 }
@@ -88,6 +92,7 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
                   std::int64_t batch_size, std::optional<bool> follow_itself,
                   std::optional<double> learning_rate, std::int64_t lora, double lora_alpha, nb::object ranks,
                   nb::object choice_callback) {
+  // These arguments would have no effect on a quantized model.
   if (self.quantized() && (!preset.is_none() || edge_bits || weight_method))
     throw ArgumentError("[qat] the model is already quantized: omit preset, edge_bits and weight_method");
   QatOptions options;
@@ -105,7 +110,9 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
   options.self_distillation = follow_itself;
   options.choice_callback = python_function(choice_callback);
   const auto source = to_dataset(data, "qat");
+  // Calibration is the first use of the data. A quantized model is checked by `fit`.
   if (!self.quantized()) warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
+  // All ranks must make the same call. Otherwise they would wait for each other without an end.
   const QatPlan plan = interruptible([&](auto&) {
     check_same_call(options.calibration.ranks.get(), "qat", self.module(),
                     {{"samples", samples}, {"batch_size", batch_size}, {"config", options.config}});
@@ -116,6 +123,7 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
 
 int learn(Network& self, bool activations, bool weights, const std::string& gradient, bool calibrated) {
   const auto kind = gradient == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
+  // Each range then becomes a parameter when it is calibrated.
   if (!calibrated) return learn_ranges_once_calibrated(self.module(), activations, weights, kind);
   int count = activations ? learn_ranges(self.module(), kind) : 0;
   if (weights) count += learn_weight_ranges(self.module(), kind);

@@ -13,6 +13,8 @@ namespace {
 
 using nb::arg, nb::none;
 
+// Every binding converts its arguments first, computes without the interpreter's lock (`unlocked`), and
+// returns arrays of the type of the first argument.
 void bind_onnx(nb::module_& module) {
   nb::module_ m = module.def_submodule("onnx", "Operators of ONNX, with the bits of ONNX Runtime on a CPU.");
   m.def(
@@ -20,6 +22,7 @@ void bind_onnx(nb::module_& module) {
       [](nb::object x, nb::object scale, nb::object zero_point, int axis, std::int64_t block_size,
          bool saturate, nb::object output_dtype) {
         const Call call{"onnx.quantize_linear", x};
+        // Scale and zero point: rank 0 per tensor, rank 1 along `axis`, the rank of x for blocks.
         const Constant a = call.constant(x, "x"), s = call.constant(scale, "scale"),
                        z = call.constant(zero_point, "zero_point");
         const auto type = call.dtype(output_dtype, "output_dtype");
@@ -45,6 +48,7 @@ void bind_onnx(nb::module_& module) {
       "Returns (codes - zero_point) * scale, with the scales of quantize_linear.");
 }
 
+// Tripy has no zero point. Rank-2 scales are blocks over axis 0 (golden/README.md, onnx.h5).
 void bind_tripy(nb::module_& module) {
   nb::module_ m = module.def_submodule("tripy", "Quantize and dequantize of NVIDIA Tripy.");
   m.def(
@@ -68,6 +72,7 @@ void bind_tripy(nb::module_& module) {
       arg("input"), arg("scale"), arg("dtype") = "float32", arg("dim") = none(), "Returns codes * scale.");
 }
 
+// TensorRT has the arithmetic of ONNX and requires zero points of 0.
 void bind_tensorrt(nb::module_& module) {
   nb::module_ m = module.def_submodule(
       "tensorrt", "Quantize and Dequantize layers of TensorRT, and entries of calibration caches.");
@@ -126,6 +131,8 @@ void bind_packing(nb::module_& m, const char* name, Tensor (*f)(const ggml::Bloc
       arg("codes"), arg("scale"), about);
 }
 
+// x: [rows, K] f32, K a multiple of 32. codes: [rows, K] i8. scale: [rows, K / 32] f16. A file block of 32
+// codes has 2 bytes of scale, then 16 (Q4_0) or 32 (Q8_0) bytes of codes.
 void bind_ggml(nb::module_& module) {
   nb::module_ m = module.def_submodule("ggml", "Blocks and products of ggml, with the same bits on x86-64.");
   bind_blocks(
@@ -155,6 +162,8 @@ void bind_ggml(nb::module_& module) {
         const Call call{"matmul_q4_0_q8_0", x};
         const Tensor input = call.tensor(x, "x");
         const ggml::Blocks weight{call.tensor(codes, "codes"), call.tensor(scale, "scale")};
+        // x: [M, K], weight [N, K], result [M, N]. The two buffers of ggml add block sums in different
+        // orders.
         const auto kind = ggml::buffer(buffer);
         return call.give(unlocked([&] { return ggml::matmul_q4_0_q8_0(input, weight, kind); }));
       },
@@ -171,6 +180,7 @@ void bind_ggml(nb::module_& module) {
       arg("x"), arg("codes"), arg("scale"), "Returns the product of x and the rows of a Q8_0 weight.");
 }
 
+// Arguments x, codes, scale and bias, which may be undefined.
 using Linear = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&);
 
 void bind_linear(nb::module_& m, const char* name, Linear f, const char* about) {
@@ -185,6 +195,8 @@ void bind_linear(nb::module_& m, const char* name, Linear f, const char* about) 
       arg("x"), arg("codes"), arg("scale"), arg("bias") = none(), about);
 }
 
+// x: [M, K] f32. codes: [N, K] i8. scale: [N] f32, or [N, K / block_size] for blocks. bias: [N] f32. y: [M,
+// N] f32.
 void bind_xnnpack(nb::module_& module) {
   nb::module_ m = module.def_submodule("xnnpack", "Linear layers of XNNPACK, with the same bits on x86-64.");
   bind_linear(m, "linear_qd8_qc8w", xnnpack::linear_qd8_qc8w,
@@ -218,6 +230,7 @@ void bind_xnnpack(nb::module_& module) {
       "Returns (codes, y) of a linear layer with static int8 inputs and outputs.");
 }
 
+// q: [B, S, heads * D]. k, v: [B, S, kv_heads * D]. Codes of the cache: [B, kv_heads, S, D] i8.
 void bind_attention(nb::module_& m) {
   m.def(
       "gqa_int8_kv",
@@ -236,6 +249,7 @@ void bind_attention(nb::module_& m) {
       "Returns (k_codes, v_codes, y) of GroupQueryAttention with an int8 cache.");
 }
 
+// x: [M, K] f32. Weight codes: [K, N] i8 for MatMulInteger, [N, K] for MatMulNBits.
 void bind_dynamic(nb::module_ m) {
   m.def(
       "dynamic_quantize_linear",
@@ -269,6 +283,7 @@ void bind_engines(nb::module_& module) {
   bind_onnx(module);
   bind_tripy(module);
   bind_tensorrt(module);
+  // Part of the submodule that bind_onnx made.
   bind_dynamic(nb::borrow<nb::module_>(module.attr("onnx")));
   bind_ggml(module);
   bind_xnnpack(module);

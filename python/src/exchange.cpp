@@ -10,12 +10,13 @@
 namespace fq::python {
 namespace {
 
-struct Held {
+struct Owner {
   std::unique_ptr<Given> given;
   std::vector<std::int64_t> shape, strides;
   ManagedTensor managed;
 };
 
+// The table is an attribute of the type. A newer major version may have another layout and is not used.
 const Exchange* read_table(nb::handle type) {
   constexpr const char* kAttribute = "__dlpack_c_exchange_api__";
   if (!nb::hasattr(type, kAttribute)) return nullptr;
@@ -28,10 +29,12 @@ const Exchange* read_table(nb::handle type) {
 }  // namespace
 
 const Exchange* find_exchange(nb::handle value) {
+  // Never freed: threads may convert arrays until the process exits.
   static auto* known =
       new std::unordered_map<PyTypeObject*, const Exchange*>;  // protected by the interpreter's lock
   if (!value.is_valid() || value.is_none()) return nullptr;
   auto* type = Py_TYPE(value.ptr());
+  // Types without a table are not cached: their addresses may be reused for other types.
   const auto at = known->find(type);
   if (at != known->end()) return at->second;
   const Exchange* found = read_table(nb::handle(reinterpret_cast<PyObject*>(type)));
@@ -46,30 +49,33 @@ Given::~Given() {
   if (tensor.defined() && tensor.device().is_cuda()) wait_for_stream_at_end(tensor.device(), stream);
 }
 
+// Shape and strides must live as long as the managed tensor, so `Owner` has all of them.
 nb::object exchanged(const Exchange& exchange, std::unique_ptr<Given> given, nb::dlpack::dtype type) {
-  auto held = std::make_unique<Held>();
+  auto owner = std::make_unique<Owner>();
   Tensor& tensor = given->tensor;
-  held->shape.assign(tensor.shape().begin(), tensor.shape().end());
-  held->strides.resize(held->shape.size());
+  owner->shape.assign(tensor.shape().begin(), tensor.shape().end());
+  owner->strides.resize(owner->shape.size());
   std::int64_t step = 1;
-  for (std::size_t i = held->shape.size(); i-- > 0;) {
-    held->strides[i] = step;
-    step *= held->shape[i];
+  // Row-major strides in elements: the last axis has stride 1.
+  for (std::size_t i = owner->shape.size(); i-- > 0;) {
+    owner->strides[i] = step;
+    step *= owner->shape[i];
   }
-  ManagedTensor& managed = held->managed;
-  managed.context = held.get();
-  managed.deleter = [](ManagedTensor* self) { delete static_cast<Held*>(self->context); };
+  ManagedTensor& managed = owner->managed;
+  managed.context = owner.get();
+  managed.deleter = [](ManagedTensor* self) { delete static_cast<Owner*>(self->context); };
   auto& view = managed.tensor;
   view.data = tensor.mutable_raw();
   view.device = {tensor.device().is_cuda() ? nb::device::cuda::value : nb::device::cpu::value,
                  tensor.device().index};
-  view.ndim = static_cast<std::int32_t>(held->shape.size());
+  view.ndim = static_cast<std::int32_t>(owner->shape.size());
   view.dtype = type;
-  view.shape = held->shape.data();
-  view.strides = held->strides.data();
-  held->given = std::move(given);
+  view.shape = owner->shape.data();
+  view.strides = owner->strides.data();
+  owner->given = std::move(given);
   void* out = nullptr;
-  auto* owned = &held.release()->managed;
+  // From here the consumer owns the object. On failure it has not taken it, so it is deleted here.
+  auto* owned = &owner.release()->managed;
   if (exchange.to_object(owned, &out) != 0) {
     owned->deleter(owned);
     nb::raise_python_error();
@@ -89,6 +95,7 @@ ForeignStream current_stream(nb::handle like, Device device) {
     return reinterpret_cast<ForeignStream>(stream);
   }
   if (!is_torch(like)) return 0;
+  // torch before 2.10 has no C table.
   const nb::object cuda = nb::module_::import_("torch").attr("cuda");
   return nb::cast<ForeignStream>(cuda.attr("current_stream")(device.index).attr("cuda_stream"));
 }

@@ -42,6 +42,7 @@ nb::dict to_dict(const StepReport& report) {
   return out;
 }
 
+// Names are parsed here, because the library takes enumerations and the command has a parser of its own.
 AmaxMode amax_mode(const std::string& name) {
   if (name == "frozen") return AmaxMode::frozen;
   if (name == "running") return AmaxMode::running;
@@ -90,7 +91,9 @@ class Listener {
  private:
   template <class F>
   void run_locked(F f) {
+    // Callbacks run on the thread of the Trainer, which has released the lock.
     const Locked gil;
+    // After an interrupt the Trainer still finishes the batch. No callback runs then.
     if (interrupts_.due()) return;
     try {
       f();
@@ -115,7 +118,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   TrainerOptions options;
   if (epochs && steps != 0)
     throw ArgumentError(
-        "[fit] epochs and steps are both given, and each sets the length of the run: give one of them");
+        "[fit] epochs and steps are both given, and each sets the length of the run: use one of them");
   options.epochs = epochs.value_or(options.epochs);
   options.steps = steps;
   options.update.full_rate_steps = full_rate_steps;
@@ -138,12 +141,14 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   options.validation.restore_best = restore_best;
   options.seed = seed;
   options.checkpoint.out = out;
+  // A step sums `accumulation` gradients of micro_batch samples each. The ranks share these gradients.
   const auto ranks = to_communicator(given);
   options.update.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
+  // One process with micro_batch uses the exact sums too, so that its bits equal the bits of several ranks.
   if (micro_batch > 0) options.distributed.ranks = ranks ? ranks : one_rank();
   options.distributed.reduction = parse_reduction(reduce);
   if (reduce != "exact" && !options.distributed.ranks)
-    throw ArgumentError("[fit] reduce requires several processes: give micro_batch and ranks");
+    throw ArgumentError("[fit] reduce requires several processes: use micro_batch and ranks");
   options.distributed.shard_optimizer = shard_optimizer;
   LoaderOptions loader;
   loader.batch_size = micro_batch > 0 ? micro_batch : batch_size;
@@ -153,6 +158,8 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
     loader = share_of_rank(loader, *options.distributed.ranks, options.update.accumulation);
   const auto samples = to_dataset(data, "fit");
   warn(take_sample_notes(self.identity().inputs, *samples, "fit"));
+  // Labels of tokens or pixels need a loss over positions. An empty loss is cross entropy of one class per
+  // sample.
   options.objective.loss = default_loss(*samples, label_smoothing);
   options.objective.metrics = default_metrics(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);
@@ -163,8 +170,10 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   }
   Interrupts interrupts;
   Listener listener(std::move(on_step), std::move(on_epoch), interrupts);
+  // Ctrl-C sets the flag in a signal handler. The Trainer stops after the batch.
   options.execution.stop = &interrupts.stop;
   unlocked([&] { return fq::fit(self, batches, options, held_out, listener.callbacks()); });
+  // The exception is thrown here, after the Trainer has left a consistent model.
   if (interrupts.due()) interrupts.rethrow();
   return listener.history;
 }

@@ -35,12 +35,14 @@ bool is_torch(nb::handle value) {
 }
 
 bool requires_gradient(nb::handle value) {
+  // Interned once: the attribute is read for every tensor argument.
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   const nb::object found = nb::steal(PyObject_GetAttr(value.ptr(), name));
   if (!found.is_valid()) PyErr_Clear();
   return found.is_valid() && found.ptr() == Py_True;
 }
 
+// bool is a subclass of int in Python.
 bool is_number(nb::handle value) {
   return PyFloat_Check(value.ptr()) != 0 ||
          (PyLong_Check(value.ptr()) != 0 && PyBool_Check(value.ptr()) == 0);
@@ -56,6 +58,7 @@ using Array = nb::ndarray<nb::ro>;
 bool has_axis_order(const Foreign& array, std::span<const std::size_t> order) {
   std::int64_t step = 1;
   for (std::size_t i = order.size(); i-- > 0;) {
+    // The stride of an axis of length 1 has no meaning and may be anything.
     if (array.shape[order[i]] != 1 && array.strides[order[i]] != step) return false;
     step *= array.shape[order[i]];
   }
@@ -82,25 +85,27 @@ std::optional<Foreign> exchanged_array(const Exchange& exchange, nb::handle valu
 }
 
 std::optional<Foreign> python_array(nb::handle value) {
-  auto* held = new Array;
-  if (!nb::try_cast<Array>(nb::borrow(value), *held)) {
-    delete held;
+  // On the heap: the array may be released on a thread that must first acquire the lock.
+  auto* owned = new Array;
+  if (!nb::try_cast<Array>(nb::borrow(value), *owned)) {
+    delete owned;
     return std::nullopt;
   }
-  Foreign out{.data = const_cast<void*>(held->data()),
+  Foreign out{.data = const_cast<void*>(owned->data()),
               .shape = {},
               .strides = {},
-              .dtype = held->dtype(),
-              .device_type = held->device_type(),
-              .device_id = held->device_id(),
-              .release = [held] {
+              .dtype = owned->dtype(),
+              .device_type = owned->device_type(),
+              .device_id = owned->device_id(),
+              .release = [owned] {
+                // After finalization no Python object may be touched. The memory is lost with the process.
                 if (!is_running()) return;
                 const Locked gil;
-                delete held;
+                delete owned;
               }};
-  for (std::size_t i = 0; i < held->ndim(); ++i) {
-    out.shape.push_back(static_cast<std::int64_t>(held->shape(i)));
-    out.strides.push_back(held->stride(i));
+  for (std::size_t i = 0; i < owned->ndim(); ++i) {
+    out.shape.push_back(static_cast<std::int64_t>(owned->shape(i)));
+    out.strides.push_back(owned->stride(i));
   }
   return out;
 }
@@ -111,6 +116,7 @@ std::optional<DType> Foreign::type() const {
   using Code = nb::dlpack::dtype_code;
   const auto code = static_cast<Code>(dtype.code);
   if (dtype.lanes != 1) return std::nullopt;
+  // The first argument of the call for floats is never chosen: 8 bits are excluded by the condition.
   const auto sized = [&](DType b8, DType b16, DType b32, DType b64) -> std::optional<DType> {
     return dtype.bits == 8 ? b8 : dtype.bits == 16 ? b16 : dtype.bits == 32 ? b32 : b64;
   };
@@ -123,9 +129,11 @@ std::optional<DType> Foreign::type() const {
 }
 
 std::optional<Layout> Foreign::layout() const {
+  // Axes from the slowest to the fastest: row-major, and channels last, whose memory is NHWC.
   constexpr std::size_t kRows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
                         kLast[] = {0, 2, 3, 1};
   const std::size_t rank = shape.size();
+  // An array without elements has any layout.
   const bool empty = std::ranges::find(shape, 0) != shape.end();
   if (empty || (rank <= std::size(kRows) && has_axis_order(*this, std::span(kRows, rank))))
     return Layout::row_major;
@@ -134,6 +142,7 @@ std::optional<Layout> Foreign::layout() const {
 }
 
 std::optional<Device> Foreign::device() const {
+  // 3 is kDLCUDAHost: pinned memory, which the CPU can read.
   if (device_type == nb::device::cpu::value || device_type == 3) return Device::cpu();
   if (device_type == nb::device::cuda::value) return Device::cuda(device_id);
   return std::nullopt;
@@ -147,6 +156,7 @@ std::optional<Foreign> foreign_array(nb::handle value, bool fleeting) {
   }
   if (const auto* exchange = find_exchange(value)) {
     auto found = exchanged_array(*exchange, value);
+    // Strides may be missing in DLPack. nanobind's import then computes them.
     if (found && found->strides.size() == found->shape.size()) return found;
     if (found) found->release();
   }
@@ -155,6 +165,8 @@ std::optional<Foreign> foreign_array(nb::handle value, bool fleeting) {
 
 void put_in_order(Foreign& array, nb::handle value, Device device) {
   const auto stream = current_stream(value, device);
+  // Both directions: the library starts after the caller's work, and the caller's memory is reused after the
+  // library's.
   fq::detail::wait_for_stream(device, stream);
   array.release = [release = std::move(array.release), device, stream] {
     let_stream_wait_at_end(device, stream);

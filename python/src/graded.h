@@ -73,7 +73,7 @@ nb::object recorded(const Call& call, const Tensor& x, F f) {
 template <class F>
 nb::object graded(const Call& call, nb::handle x, nb::handle grad_y, F f) {
   const Tensor input = call.tensor(x, "x");
-  if (!input.defined()) throw nb::type_error("x is None: give an array");
+  if (!input.defined()) throw nb::type_error("x is None: use an array");
   if (grad_y.ptr() == Py_True) return recorded(call, input, f);
   const Tensor seed = call.tensor(grad_y, "grad_y");
   Tensor grad_x;

@@ -39,6 +39,7 @@ nb::list quantizers(Network& self) {
     nb::dict row;
     row["name"] = name;
     row["aliases"] = nb::cast(aliases);
+    // Weights and activations have different calibration, so callers need to know.
     row["weight"] = of_weights.contains(quantizer);
     row["enabled"] = quantizer->params().enabled;
     row["needs_amax"] = quantizer->descriptor().needs_amax();
@@ -56,8 +57,10 @@ void set_amax(Network& self, const nb::dict& ranges) {
   std::map<std::string, TensorQuantizer*> known;
   for (const auto& [name, quantizer, aliases] : named_quantizers(self.module())) {
     known[name] = quantizer;
+    // A quantizer with several readers has a name for each.
     for (const auto& alias : aliases) known[alias] = quantizer;
   }
+  // All names and arrays are checked before the first range is set.
   std::vector<std::pair<TensorQuantizer*, Tensor>> found;
   for (const auto& [key, value] : ranges) {
     const auto name = nb::cast<std::string>(key);
@@ -73,6 +76,7 @@ void set_amax(Network& self, const nb::dict& ranges) {
 
 /// Returns the dequantized weights of the modules at `paths`.
 nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
+  // Weights are computed for reading, without a recording for gradients.
   const NoGrad quiet;
   nb::dict out;
   for (const auto& [path, module] : self.module().named_modules()) {
@@ -87,6 +91,7 @@ nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
   return out;
 }
 
+// Traces the model with a batch of this size. Nothing is computed.
 nb::dict summary_dict(Network& self, std::int64_t batch) {
   const Summary found = summary(self.module(), self.input_shape(batch));
   nb::list rows;
@@ -114,6 +119,7 @@ std::string calibration_text(Network& self, nb::object data, const std::string& 
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const std::string count = std::to_string(source->size());
   const auto batches = sequential_loader(std::move(source), batch_size);
+  // The report runs the network on the data, which may take long.
   return interruptible([&](auto&) {
     CalibrationPage page{.title = title, .quantizers = calibration_report(self.module(), *batches)};
     page.facts.emplace_back("samples", count);

@@ -15,11 +15,14 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);  // a call stops after its current operator
 
+// `ends` is set when the atexit handler runs. It is written after `ending_thread`, so a reader of both sees
+// the thread.
 std::atomic<bool> ends = false;
 std::thread::id ending_thread;
 std::atomic<int> computing = 0;      // threads without the lock
 thread_local bool computes = false;  // the calling thread is one of them
 
+// `computes` avoids counting a thread twice when calls nest.
 void set_computing(bool on) noexcept {
   if (computes != on) computing += on ? 1 : -1;
   computes = on;
@@ -45,6 +48,8 @@ template <class Take>
 auto acquire(Take take) noexcept {
   if (!is_running() && !is_ending_thread()) wait_for_end();
   try {
+    // pthread_exit unwinds by abi::__forced_unwind. Swallowing it would end the process, so the thread waits
+    // instead.
     return take();
   } catch (abi::__forced_unwind&) {
     wait_for_end();
@@ -55,6 +60,7 @@ auto acquire(Take take) noexcept {
 void end_calls() {
   ending_thread = std::this_thread::get_id();
   ends = true;
+  // Without releasing the lock, the other threads could never see `ends`.
   const nb::gil_scoped_release free;
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (computing > 0 && std::chrono::steady_clock::now() < until)
@@ -66,6 +72,7 @@ void end_calls() {
 bool is_running() noexcept { return Py_IsInitialized() != 0 && !is_finalizing(); }
 bool must_end() noexcept { return ends && !is_ending_thread(); }
 
+// No new call may start during the end: the interpreter would not exist when the call returns.
 Unlocked::Unlocked() {
   if (must_end()) {
     PyErr_SetNone(PyExc_SystemExit);
@@ -80,6 +87,7 @@ Unlocked::~Unlocked() {
   set_computing(false);
 }
 
+// A callback holds the lock, so its thread does not count as computing until the callback returns.
 Locked::Locked() : state_(acquire([] { return PyGILState_Ensure(); })), computed_(computes) {
   set_computing(false);
 }

@@ -11,6 +11,7 @@ namespace {
 constexpr std::size_t kCalls = 64;  // open calls; only Python's main thread ends further ones
 constexpr auto kPause = std::chrono::milliseconds(200);
 
+// Slots of the open calls. A signal handler may only use lock-free atomics: no mutex and no allocation.
 std::array<std::atomic<std::atomic<bool>*>, kCalls> calls;
 static_assert(std::atomic<std::atomic<bool>*>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 int open_calls = 0;  // protected by the interpreter's lock
@@ -47,6 +48,7 @@ void restore_handler() {
   if (sigaction(SIGINT, nullptr, &now) == 0 && is_ours(now)) sigaction(SIGINT, &before, nullptr);
 }
 
+// A program with a handler of its own decides what Ctrl-C does.
 bool python_raises() {
   const nb::object signal = nb::module_::import_("signal");
   return signal.attr("getsignal")(SIGINT).is(signal.attr("default_int_handler"));
@@ -60,6 +62,7 @@ Interrupts::Interrupts() {
   install_handler();
   for (auto& call : calls) {
     std::atomic<bool>* none = nullptr;
+    // Uses a free slot. Without a free slot, only Python's main thread can end the call, by `due`.
     if (call.compare_exchange_strong(none, &stop)) return;
   }
 }
@@ -80,7 +83,10 @@ bool Interrupts::due() {
     end_call(std::make_exception_ptr(nb::python_error()));
     return true;
   }
+  // Cleared here: a handler that raises nothing lets the call continue.
   const bool signalled = stop.exchange(false);
+  // Runs Python's handlers, on the main thread only. On other threads it returns 0, and the signal is
+  // reported by `signalled`.
   if (PyErr_CheckSignals() == 0) {
     if (!signalled || !python_raises()) return false;
     PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -90,6 +96,7 @@ bool Interrupts::due() {
 }
 
 void Interrupts::end_call(std::exception_ptr thrown) {
+  // Loops of the library check only this flag.
   thrown_ = std::move(thrown);
   stop = true;
 }
@@ -104,6 +111,7 @@ void InterruptWatch::record_op(std::string_view, const std::vector<Variable>&, c
 
 void InterruptWatch::look() {
   const auto now = std::chrono::steady_clock::now();
+  // Acquiring the interpreter's lock at every operator would be slow. The flag is a plain read.
   if (now < next_ && !interrupts_.stop) return;
   next_ = now + kPause;
   if (interrupts_.due()) throw Interrupted();

@@ -30,6 +30,7 @@
 
 namespace fq::python {
 
+// A dict becomes JSON text, a string is the name of a preset or JSON text.
 std::string config_text(nb::handle config) {
   return nb::isinstance<nb::str>(config)
              ? nb::cast<std::string>(config)
@@ -40,10 +41,11 @@ namespace {
 
 using nb::arg, nb::none;
 
+// x: [N, sample shape]. `like` is x, so the result has its array type.
 nb::object forward(Network& self, nb::object x) {
   const Call call{"model", x};
   const Tensor input = call.tensor(x, "x");
-  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  if (!input.defined()) throw ArgumentError("[model] x is None: use an array");
   return call.give(unlocked([&] {
     const NoGrad quiet;
     return self.module()(Variable(input)).tensor();
@@ -55,6 +57,7 @@ nb::dict state_dict(const Network& self) {
   nb::dict out;
   const Call call{"state_dict"};
   for (const auto& [name, parameter] : self.module().named_parameters())
+    // clone() after the conversions, which return the same memory if nothing changes.
     out[name.c_str()] = call.give(parameter.tensor().to(Device::cpu()).to(Layout::row_major).clone());
   for (const auto& [name, buffer] : self.module().named_buffers())
     out[name.c_str()] = call.give(buffer.to(Device::cpu()).to(Layout::row_major).clone());
@@ -69,6 +72,7 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
   if (!state.contains(name.c_str()))
     throw ArgumentError(fmt::format("[load_state_dict] '{}' is missing", name));
   const Tensor source = Call{"load_state_dict"}.tensor(nb::borrow(state[name.c_str()]), name);
+  // The counter of a batch norm is one number, as a scalar or with one axis.
   const bool count = name.ends_with("num_batches_tracked");
   if (!source.defined() || (source.shape() != target.shape() && !(count && source.numel() == target.numel())))
     throw ArgumentError(fmt::format("[load_state_dict] '{}' is {}, the model has {}", name,
@@ -76,13 +80,16 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
   return {target, source.to(target.dtype())};
 }
 
+// Buffers are handles: copying into them changes the model.
 void load_state_dict(Network& self, const nb::dict& state) {
   check_not_compressed(self.module(), "load_state_dict");
+  // Two passes: all entries are matched before the first one is copied, so that an error changes nothing.
   std::vector<Copy> copies;
   for (auto [name, parameter] : self.module().named_parameters())
     copies.push_back(matched(state, name, parameter.mutable_tensor()));
   for (const auto& [name, buffer] : self.module().named_buffers())
     copies.push_back(matched(state, name, buffer));
+  // Every parameter was found, so a larger state has names that the model does not have.
   if (copies.size() != state.size()) {
     const nb::dict own = state_dict(self);
     for (const auto& entry : state)
@@ -146,6 +153,7 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
   options.emulate = emulate;
+  // Folding and building the graph run few operators, so interrupts are also checked between the steps.
   interruptible([&](InterruptWatch& watch) {
     Network folded =
         self.clone();  // evaluation has the bits of the folded network, and engines fold differently
@@ -157,6 +165,7 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   });
 }
 
+// Returns the model, so that calls can be chained.
 Network& quantize_model(Network& self, nb::object config) {
   const auto json = quantization_config(config_text(config));
   unlocked([&] { self.quantize(json); });
@@ -166,6 +175,8 @@ Network& quantize_model(Network& self, nb::object config) {
 /// Returns (patterns that match nothing in this part, names of the quantizers that rules could switch on).
 nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool has_last) {
   const auto json = quantization_config(config_text(config));
+  // torch models may be quantized in parts. Rules for the first and the last layer must apply to the whole
+  // network.
   NetworkPart part{.has_first = has_first, .has_last = has_last, .unmatched = {}, .names = {}};
   unlocked([&] { self.quantize(json, &part); });
   return nb::make_tuple(part.unmatched, part.names);

@@ -16,11 +16,13 @@ namespace {
 
 using nb::arg, nb::none;
 
-/// Returns the bias of a number or an array.
+/// Returns the bias of a number or an array. For None, the result is undefined: there is no bias.
 Tensor offset(const Call& call, nb::handle bias) {
   return is_number(bias) ? Tensor::scalar(nb::cast<double>(bias)) : call.tensor(bias, "bias");
 }
 
+// `graded` computes y or, with the gradient grad_y, also grad_x (graded.h). Formulas: golden/README.md,
+// modelopt_int.h5.
 void bind_integers(nb::module_& m) {
   m.def(
       "fake_tensor_quant",
@@ -30,6 +32,8 @@ void bind_integers(nb::module_& m) {
         const auto range = call.range(amax, "amax");
         const Tensor shift = offset(call, bias);
         return graded(call, x, grad_y, [&](const Variable& v) {
+          // `range` is an Amax, or a Tensor on a GPU, whose values the call does not wait for. The function
+          // has an overload for both.
           const auto by = [&](const auto& given) {
             return modelopt::fake_tensor_quant(v, given, shift, num_bits, is_unsigned, narrow_range,
                                                pass_through_bwd);
@@ -54,6 +58,7 @@ void bind_integers(nb::module_& m) {
       "grad_x).");
 }
 
+// Formulas: golden/README.md, modelopt_float.h5.
 void bind_floats(nb::module_& m) {
   m.def(
       "scaled_e4m3",
@@ -85,6 +90,7 @@ void bind_floats(nb::module_& m) {
       "returns (y, grad_x).");
 }
 
+// Block functions take one amax per block, and for FP4 a second level of scales (global_amax).
 void bind_blocks(nb::module_& m) {
   m.def(
       "compute_fp4_scales",
@@ -122,6 +128,7 @@ void bind_blocks(nb::module_& m) {
         const Amax global = call.amax(global_amax, "global_amax");
         const NumBits bits = call.num_bits(num_bits, "num_bits"),
                       scales = call.num_bits(scale_bits, "scale_bits");
+        // ModelOpt has two kernels for the same function, which differ in rounding.
         const auto kernel = triton ? modelopt::BlockKernel::triton : modelopt::BlockKernel::cuda_ext;
         return graded(call, x, grad_y, [&](const Variable& v) {
           return modelopt::dynamic_block_quantize(v, bits, scales, block_size, global, kernel,
@@ -152,6 +159,7 @@ using modelopt::QTensor;
 using nb::arg, nb::none;
 
 /// Binds a function that packs an array by axes and blocks into a QTensor.
+/// x of any shape. `axis` keeps one scale per index, `blocks` are lengths by axis.
 template <class F>
 void def(nb::module_& m, const char* name, F make, const char* about) {
   m.def(
@@ -164,6 +172,7 @@ void def(nb::module_& m, const char* name, F make, const char* about) {
 }
 
 using Numbers = std::vector<std::int64_t>;
+// Pickled states have this order, which must not change.
 constexpr Tensor QTensor::*kTensors[] = {&QTensor::codes,       &QTensor::scale,        &QTensor::scale2,
                                          &QTensor::scale_codes, &QTensor::double_scale, &QTensor::scale_zero};
 
@@ -175,12 +184,14 @@ nb::tuple state_tuple(const QTensor& q) {
                         Numbers(q.block.begin(), q.block.end()), tensors);
 }
 
+// nanobind passes uninitialised memory to __setstate__.
 void set_state(QTensor& self, const nb::tuple& state) {
   new (&self) QTensor();
   self.format = modelopt::PackedFormat(nb::cast<int>(state[0]));
   self.shape = Shape(nb::cast<Numbers>(state[1]));
   self.dtype = *Call{"QTensor"}.dtype(state[2], "dtype");
   self.block = Shape(nb::cast<Numbers>(state[3]));
+  // A format uses only some of the tensors. The others stay undefined.
   for (std::size_t i = 0; i < std::size(kTensors); ++i)
     if (const nb::object tensor = state[4][i]; !tensor.is_none())
       self.*kTensors[i] = nb::cast<Tensor>(tensor);
@@ -198,6 +209,7 @@ void bind_class(nb::module_& m) {
   type.def_prop_ro(
       "dtype", [](const QTensor& q) { return std::string(fq::name(q.dtype)); },
       "Element type of the source array.");
+  // Undefined tensors are None in Python.
   const auto tensor = [&](const char* name, Tensor QTensor::*member, const char* about) {
     type.def_prop_ro(
         name, [member](const QTensor& q) { return Call{"QTensor"}.give(q.*member); }, about);
@@ -229,6 +241,7 @@ void bind_modelopt_qtensor(nb::module_& m) {
       "Packs x as INT8 codes with a scale for each index of the axes `axis`, or for each block.");
   def(m, "fp8_qtensor", modelopt::fp8_qtensor,
       "Packs x as E4M3 codes with a scale for each index of the axes `axis`, or for each block.");
+  // INT4 and MXFP4 have blocks of a chosen size along the last axis.
   const auto sized = [&](const char* name, QTensor (*make)(const Tensor&, std::int64_t), const char* about) {
     m.def(
         name,

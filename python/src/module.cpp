@@ -24,6 +24,7 @@ nb::object option_default(const OperatorOption& option) {
   return option.is_integer ? nb::cast(static_cast<int>(option.fallback)) : nb::cast(option.fallback);
 }
 
+// Row of the operator table for fakequant.torch, which replaces calls of torch by these operators.
 nb::dict operator_row(const OperatorSchema& row) {
   nb::list options;
   for (const OperatorOption& option : row.options()) {
@@ -37,6 +38,7 @@ nb::dict operator_row(const OperatorSchema& row) {
   out["name"] = row.name;
   out["inputs"] = row.inputs;
   out["options"] = options;
+  // The row has the names of torch separated by spaces.
   out["torch"] = nb::cast(row.torch).attr("split")();
   out["torch_module"] = row.torch_module;
   return out;
@@ -54,6 +56,8 @@ NB_MODULE(_fakequant, module) {
   nanobind::set_leak_warnings(false);  // objects that live until the end of a script are not leaks
   module.attr("__version__") = FAKEQUANT_VERSION;
   module.doc() = "The compiled library of fakequant.";
+  // Later parts extend classes and submodules of earlier ones, so the order matters: errors and tensors come
+  // first, and Model before the parts that add functions to it.
   fq::python::bind_interpreter_lock(module);
   fq::python::bind_errors(module);
   fq::python::bind_warnings(module);

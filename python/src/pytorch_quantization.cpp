@@ -10,7 +10,8 @@ namespace {
 using nb::arg, nb::none;
 namespace pq = pytorch_quantization;
 
-/// Returns the range in its own element type.
+/// Returns the range in its own element type. The type takes part in the arithmetic of the reference: a
+/// float16 array must not become f32.
 Tensor range_tensor(const Call& call, nb::handle amax) {
   const auto array = !amax.is_none() && !is_number(amax) && !is_list(amax);
   return array ? call.host(amax, "amax") : call.amax(amax, "amax").tensor();
@@ -21,12 +22,14 @@ nb::object tensor_quant(nb::object x, nb::object amax, int num_bits, bool is_uns
   const Call call{"tensor_quant", x};
   const Tensor range = range_tensor(call, amax);
   const auto type = call.dtype(output_dtype, "output_dtype");
+  // The function has two results, and `graded` returns one: the scale leaves the lambda by reference.
   Tensor scale;
   const nb::object first = graded(call, x, grad_codes, [&](const Variable& v) {
     const auto [codes, s] = pq::tensor_quant(v, range, num_bits, is_unsigned, narrow_range, type);
     scale = s.tensor();
     return codes;
   });
+  // `first` is the codes, or (codes, grad_x).
   if (grad_codes.is_none()) return nb::make_tuple(first, call.give(scale));
   return nb::make_tuple(first[0], call.give(scale), first[1]);
 }
@@ -34,6 +37,7 @@ nb::object tensor_quant(nb::object x, nb::object amax, int num_bits, bool is_uns
 nb::object clip(nb::object x, nb::object lowest, nb::object highest, nb::object grad_y) {
   const Call call{"clip", x};
   const bool wants_gradient = !grad_y.is_none();
+  // The bounds are Variables, because clip has gradients with respect to both.
   const auto bound = [&](nb::handle value, const char* name) {
     return Variable(call.constant(value, name).tensor("clip", name), wants_gradient);
   };

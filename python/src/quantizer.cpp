@@ -22,6 +22,7 @@ namespace {
 
 using nb::arg, nb::none;
 
+// Fields have the names of ModelOpt. JSON is the one parser for all ways to make a descriptor.
 std::string kwargs_json(const nb::kwargs& fields) {
   return nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(fields));
 }
@@ -37,6 +38,7 @@ void bind_descriptor(nb::module_& m) {
       "calib_method, .., with the names of ModelOpt. A value: equal descriptors have equal hashes.")
       .def("__init__",
            [](QuantDescriptor* self, const nb::kwargs& fields) {
+             // nanobind gives uninitialised memory for self.
              new (self) QuantDescriptor(QuantDescriptor::from_json(kwargs_json(fields)));
            })
       .def("dict", &descriptor_dict, "Returns the fields that differ from their defaults.")
@@ -51,6 +53,7 @@ void bind_descriptor(nb::module_& m) {
             return nb::isinstance<QuantDescriptor>(b) && a == nb::cast<const QuantDescriptor&>(b);
           },
           arg("other"))
+      // Equal descriptors have the same JSON text, with the fields in a fixed order.
       .def("__hash__", [](const QuantDescriptor& d) { return std::hash<std::string>()(d.to_json()); })
       .def("__reduce__",
            [](nb::object self) {
@@ -77,6 +80,7 @@ void bind_calibrator(nb::module_& m) {
           [](const Calibrator& self, const std::string& method, double percentile, nb::object num_bits,
              bool is_unsigned, int stride, int start_bin) {
             const Call call{"compute_amax"};
+            // Positional: the order of the fields of AmaxOptions.
             AmaxOptions options{method,      percentile, call.num_bits(num_bits, "num_bits"),
                                 is_unsigned, stride,     start_bin};
             return call.give(unlocked([&] { return self.compute_amax(options); }));
@@ -91,6 +95,7 @@ void bind_calibrator(nb::module_& m) {
       "make_calibrator",
       [](const std::string& method, std::vector<int> axis, int num_bins, bool skip_zeros, double momentum,
          const std::string& grid) {
+        // The two libraries place the edges of histogram bins differently (golden/README.md, calibrators.h5).
         if (grid != "torch" && grid != "numpy")
           throw ArgumentError("[make_calibrator] grid is '" + grid + "': torch and numpy are allowed");
         CalibratorOptions options;
@@ -107,6 +112,7 @@ void bind_calibrator(nb::module_& m) {
       "the bins of a histogram: \"torch\" as torch.histc, \"numpy\" as numpy.histogram.");
 }
 
+// Calls return dequantized values without a gradient. Training goes through Model or fakequant.torch.
 void bind_tensor_quantizer(nb::module_& m) {
   nb::class_<TensorQuantizer>(m, "TensorQuantizer", "Observes and quantizes a tensor.")
       .def(
@@ -130,6 +136,8 @@ void bind_tensor_quantizer(nb::module_& m) {
       .def(
           "collect",
           [](TensorQuantizer& self, nb::object x) {
+            // Without `like`, a torch tensor is detached: the calibrator may keep the memory
+            // (foreign_array.h).
             self.observer().collect(Call{"collect"}.tensor(x, "x"));
           },
           arg("x"), "Adds a batch for calibration.")
@@ -139,6 +147,7 @@ void bind_tensor_quantizer(nb::module_& m) {
       .def_prop_rw(
           "amax",
           [](const TensorQuantizer& self) {
+            // A copy, because writing to the range in place would not update the grid.
             return Call{"amax"}.give(self.amax().defined() ? self.amax().clone() : Tensor());
           },
           [](TensorQuantizer& self, nb::object amax) { self.set_amax(Call{"amax"}.host_amax(amax, "amax")); },
@@ -182,6 +191,7 @@ nb::list compress_weights(Network& self) {
 
 }  // namespace
 
+// Added to the class Model, which bind_model made.
 void bind_compression(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model

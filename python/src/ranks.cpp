@@ -19,6 +19,7 @@ namespace {
 using nb::arg;
 
 /// Returns the end of the run. The first call of all ranks creates it.
+/// All ranks must create it before their work, so it is not made when the module is imported.
 const detail::RunEnd& run_end() {
   static const detail::RunEnd end;
   return end;
@@ -26,6 +27,7 @@ const detail::RunEnd& run_end() {
 
 std::shared_ptr<Communicator> start(double timeout, const std::vector<std::string>& arguments) {
   return unlocked([&] {
+    // Other versions or engines may give other bits. Found here, this is an error instead of a wrong sum.
     detail::check_same_everywhere(run_end().ranks(),
                                   {{"version", FAKEQUANT_VERSION},
                                    {"codes multiplied as", cpu::name(cpu::best_exact_type())},
@@ -44,12 +46,13 @@ nb::tuple meet(int status, const std::string& message) {
 std::shared_ptr<Communicator> to_communicator(nb::handle value) {
   if (value.is_none()) return nullptr;
   if (!nb::isinstance<Communicator>(value))
-    throw ArgumentError("[ranks] ranks is not the result of fq.ranks(): give fq.ranks() or None");
+    throw ArgumentError("[ranks] ranks is not the result of fq.ranks(): use fq.ranks() or None");
   return nb::cast<std::shared_ptr<Communicator>>(value);
 }
 
 void check_same_call(Communicator* ranks, const char* function, Module& model, nlohmann::json settings) {
   if (ranks == nullptr) return;
+  // The fingerprint of the model shows ranks that loaded different weights.
   settings.update({{"call", function}, {"model", detail::model_fingerprint(model)}});
   detail::check_same_everywhere(*ranks, settings);
 }

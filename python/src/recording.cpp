@@ -20,6 +20,7 @@ namespace {
 using nb::arg;
 
 /// Converts bool, int, float, str, or a sequence of numbers.
+/// bool before int, because it is a subclass. A list of whole numbers keeps its type.
 NodeOption to_option(nb::handle value, const std::string& name) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::int_>(value)) return nb::cast<std::int64_t>(value);
@@ -28,7 +29,7 @@ NodeOption to_option(nb::handle value, const std::string& name) {
   if (std::vector<std::int64_t> whole; nb::try_cast(value, whole, false)) return whole;
   if (std::vector<double> numbers; nb::try_cast(value, numbers)) return numbers;
   throw ArgumentError(
-      fmt::format("[model] the option '{}' is {}: give bool, int, float, str, or a list of numbers", name,
+      fmt::format("[model] the option '{}' is {}: use bool, int, float, str, or a list of numbers", name,
                   nb::cast<std::string>(nb::repr(value)).substr(0, 80)));
 }
 
@@ -57,6 +58,7 @@ struct Recording {
 };
 
 /// Returns an output that the caller may write to: a copy if the backward pass reads the output too.
+/// The caller's torch tensor shares the memory. Writing to it in place would change what backward reads.
 Tensor writable_output(const Tensor& y) {
   constexpr long kOwners = 2;  // this handle and the Variable
   return y.storage().use_count() > kOwners ? y.clone() : y;
@@ -65,9 +67,10 @@ Tensor writable_output(const Tensor& y) {
 nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t seed, std::uint64_t step) {
   const Call call{"model", x};
   const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the backward pass
-  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  if (!input.defined()) throw ArgumentError("[model] x is None: use an array");
   Recording out{self.shared_module(), {Variable(input, wants_gradient)}, {}};
   const Tensor y = unlocked([&] {
+    // Dropout draws from (seed, step) alone, so a recomputed forward pass has the same mask.
     const RandomScope random(seed, step);
     out.y = self.module()(out.inputs.front());
     return writable_output(out.y.tensor());
@@ -78,7 +81,7 @@ nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t
 std::vector<Variable> layer_inputs(const nb::list& given, const std::vector<bool>& wants_gradient) {
   if (given.size() != wants_gradient.size())
     throw ArgumentError(fmt::format(
-        "[record_layer] inputs has {} arrays and wants_gradient {} values: give one value for each array",
+        "[record_layer] inputs has {} arrays and wants_gradient {} values: use one value for each array",
         given.size(), wants_gradient.size()));
   std::vector<Variable> out;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -86,13 +89,14 @@ std::vector<Variable> layer_inputs(const nb::list& given, const std::vector<bool
     const Tensor input = Call{"record_layer"}.tensor(nb::borrow(given[i]), name);
     out.push_back(input.defined() ? Variable(input, wants_gradient[i]) : Variable());
   }
+  // Optional inputs at the end, for example a mask, are left out.
   while (!out.empty() && !out.back().defined()) out.pop_back();
   return out;
 }
 
 nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& inputs,
                        const std::vector<bool>& wants_gradient) {
-  if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: give at least one array");
+  if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: use at least one array");
   const Call call{"record_layer", nb::borrow(inputs[0])};
   Recording out{self.shared_module(), layer_inputs(inputs, wants_gradient), {}, true};
   const Tensor y = unlocked([&] {
@@ -103,7 +107,7 @@ nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& 
 }
 
 nb::object run_layer(Network& self, const std::string& layer, const nb::list& inputs) {
-  if (inputs.size() == 0) throw ArgumentError("[run_layer] inputs is empty: give at least one array");
+  if (inputs.size() == 0) throw ArgumentError("[run_layer] inputs is empty: use at least one array");
   const auto given = layer_inputs(inputs, std::vector<bool>(inputs.size(), false));
   return Call{"run_layer", nb::borrow(inputs[0])}.give(unlocked([&] {
     const NoGrad quiet;
@@ -111,6 +115,7 @@ nb::object run_layer(Network& self, const std::string& layer, const nb::list& in
   }));
 }
 
+// A quantizer that has seen only zeros grows its range with the first batches of training.
 std::vector<std::string> growing_quantizers(Network& self) {
   std::vector<std::string> out;
   for (const auto& entry : named_quantizers(self.module()))
@@ -129,6 +134,8 @@ nb::object range_growth(Network& self, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     const RangeGrowth growth = find_quantizer(self, name).range().growth();
     out.insert(out.end(), growth.amax.begin(), growth.amax.end());
+    // Both kinds of numbers merge by their maximum over processes: the largest range, and "stopped" if one
+    // process has stopped.
     for (const float grows : growth.growing) out.push_back(1 - grows);
   }
   return Call{"range_growth"}.give(Tensor::from(out, {static_cast<std::int64_t>(out.size())}));
@@ -137,6 +144,7 @@ nb::object range_growth(Network& self, const std::vector<std::string>& names) {
 void set_range_growth(Network& self, const std::vector<std::string>& names, nb::object values) {
   const Tensor given = Call{"set_range_growth"}.tensor(values, "values");
   const auto all = given.to_vector<float>();
+  // The order of `range_growth`: for each quantizer its ranges, then its flags.
   auto next = all.begin();
   for (const auto& name : names) {
     TensorQuantizer& q = find_quantizer(self, name);
@@ -147,11 +155,12 @@ void set_range_growth(Network& self, const std::vector<std::string>& names, nb::
   }
 }
 
-/// Returns (grad_x, or a list of gradients for a layer, {name: gradient}). A missing
-/// gradient is None. Gradients that the parameters had before are lost.
+/// Returns (grad_x, or a list of gradients for a layer, {name: gradient}). A missing gradient is None.
+/// Gradients that the parameters had before are lost.
 nb::tuple backward(Recording& self, nb::object grad_y) {
   const Call call{"backward", grad_y};
   const Tensor seed = call.tensor(grad_y, "grad_y");
+  // torch accumulates gradients. The library only computes the gradients of one backward pass.
   self.module->zero_grad();
   unlocked([&] {
     self.y.backward(seed);
@@ -182,7 +191,9 @@ void share_parameters(Network& self, const nb::dict& arrays, bool written) {
       throw ArgumentError(fmt::format("[share_parameters] '{}' is {}, the model has {}", name,
                                       given.defined() ? given.describe() : "None",
                                       parameter.tensor().describe()));
+    // Usually the memory has not changed since the last call.
     if (given.raw() != parameter.tensor().raw()) parameter.set_tensor(given);
+    // mutable_raw() increments the version of the storage, which makes cached codes stale.
     if (written) static_cast<void>(parameter.mutable_tensor().mutable_raw());
   }
 }
@@ -215,11 +226,13 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
   StateDict state;
   for (const auto& [name, array] : tensors) {
     const auto key = nb::cast<std::string>(name);
+    // A copy, because quantizers keep the tensors.
     state.set(key, Call{"load_quantizer_state"}.host(array, key).clone());
   }
   const auto parsed = nlohmann::json::parse(attributes);
   for (const auto& [name, value] : parsed.items()) state.set_attribute(name, value);
   for (const auto& entry : named_quantizers(self.module()))
+    // A state may be of a part of the network.
     if (state.has_sub(entry.name)) entry.quantizer->load(state, entry.name);
 }
 
@@ -232,7 +245,7 @@ void bind_recording(nb::module_& m) {
           [](const WayBack& self, nb::object grad_y) {
             const Call call{"backward", grad_y};
             const Tensor seed = call.tensor(grad_y, "grad_y");
-            if (!seed.defined()) throw ArgumentError("[backward] grad_y is None: give an array");
+            if (!seed.defined()) throw ArgumentError("[backward] grad_y is None: use an array");
             return call.give(unlocked([&] { return self(seed); }));
           },
           arg("grad_y"), "Returns the gradient of x.");
@@ -275,6 +288,7 @@ void bind_recording(nb::module_& m) {
   m.def(
       "model_of_nodes",
       [](const nb::list& nodes, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {
+        // Read before the lock is released, because the nodes are Python objects.
         ModelNodes list = to_nodes(nodes);
         return unlocked([&] {
           return Network::create(Identity{.model = ModelSpec("model", std::move(list)),

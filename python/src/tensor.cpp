@@ -12,6 +12,7 @@
 namespace fq::python {
 namespace {
 
+// Tensors on the device meta have shapes only.
 Tensor checked_host(const Tensor& tensor, const char* function) {
   if (tensor.device().is_meta())
     throw ArgumentError(fmt::format("[{}] the tensor is on the device meta and has no values", function));
@@ -22,6 +23,7 @@ Tensor checked_host(const Tensor& tensor, const char* function) {
 nb::object stored_bytes(const Tensor& tensor) {
   const Tensor host = checked_host(tensor, "Tensor.bytes").to(Layout::row_major);
   Tensor out = Tensor::empty({host.nbytes()}, DType::u8);
+  // An empty tensor may have no memory, and memcpy requires valid pointers even for zero bytes.
   if (host.nbytes() > 0) std::memcpy(out.mutable_raw(), host.raw(), static_cast<std::size_t>(host.nbytes()));
   return to_array(out, false);
 }
@@ -30,9 +32,9 @@ Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int
   const Call call{"Tensor.from_bytes"};
   const Tensor source = call.host(bytes, "bytes");
   const auto type = call.dtype(dtype, "dtype");
-  if (!source.defined() || !type)
-    throw ArgumentError("[Tensor.from_bytes] bytes or dtype is None: give both");
+  if (!source.defined() || !type) throw ArgumentError("[Tensor.from_bytes] bytes or dtype is None: use both");
   Tensor out = Tensor::empty(Shape(shape), *type);
+  // Packed types have fewer bytes than elements.
   if (source.nbytes() != out.nbytes())
     throw ArgumentError(fmt::format("[Tensor.from_bytes] bytes has {} bytes, and {} requires {}",
                                     source.nbytes(), out.describe(), out.nbytes()));
@@ -66,6 +68,7 @@ void bind_tensor(nb::module_& module) {
                   fmt::format("[Tensor.numpy] numpy has no type for {}: use bytes(), or to('float32') of a "
                               "bfloat16",
                               name(host.dtype())));
+            // The array shares the memory with the tensor.
             return to_array(host, false);
           },
           "Returns a numpy array over the same memory. Raises ArgumentError for a type that numpy does not "
@@ -87,6 +90,7 @@ void bind_tensor(nb::module_& module) {
           nb::arg("array"), "Returns a tensor over the memory of an array.")
       .def("__reduce__",
            [](nb::object self) {
+             // Pickles the stored bytes: no array library has all element types.
              const nb::object bytes = self.attr("bytes")();
              return nb::make_tuple(self.type().attr("from_bytes"),
                                    nb::make_tuple(bytes, self.attr("dtype"), self.attr("shape")));

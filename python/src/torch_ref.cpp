@@ -15,15 +15,19 @@ void bind_learnable(nb::module_& m) {
          std::int64_t quant_max, double grad_factor, nb::object grad_y) {
         const Call call{"fake_quantize_learnable", x};
         const bool wants_gradient = !grad_y.is_none();
+        // Scale and zero point are trained, so they are Variables with gradients of their own.
         const Variable s(call.constant(scale, "scale").tensor(call.function, "scale"), wants_gradient);
         const Variable z(call.constant(zero_point, "zero_point").tensor(call.function, "zero_point"),
                          wants_gradient);
         const nb::object out = graded(call, x, grad_y, [&](const Variable& v) {
+          // torch has two functions. Their backward passes round the zero point differently
+          // (golden/README.md, torch.h5).
           return axis.is_none() ? torch_ref::fake_quantize_learnable_per_tensor_affine(v, s, z, quant_min,
                                                                                        quant_max, grad_factor)
                                 : torch_ref::fake_quantize_learnable_per_channel_affine(
                                       v, s, z, nb::cast<int>(axis), quant_min, quant_max, grad_factor);
         });
+        // backward() of `graded` has filled the gradients of scale and zero point.
         return wants_gradient ? nb::make_tuple(out[0], out[1], call.give(s.grad()), call.give(z.grad()))
                               : out;
       },
@@ -33,6 +37,8 @@ void bind_learnable(nb::module_& m) {
       "With grad_y it returns (y, grad_x, grad_scale, grad_zero_point).");
 }
 
+// Codes of 8-bit floats: torch's own casts differ by type in how they treat values out of range, hence
+// `saturate`.
 void bind_casts(nb::module_& m) {
   m.def(
       "cast_float8",

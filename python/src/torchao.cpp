@@ -18,7 +18,8 @@ using nb::arg, nb::none;
 using Block = std::vector<std::int64_t>;
 using Bound = std::optional<std::int64_t>;
 
-/// Returns the integer type of "torch.int8", torch.uint4, "int8".
+/// Returns the integer type of "torch.int8", torch.uint4, "int8". torchao names types that torch tensors need
+/// not have, for example torch.uint4.
 torchao::IntegerType integer_type(nb::handle value) {
   const auto name = nb::cast<std::string>(nb::str(value));
   return torchao::IntegerType::named(name.starts_with("torch.") ? name.substr(6) : name);
@@ -26,6 +27,7 @@ torchao::IntegerType integer_type(nb::handle value) {
 
 Shape to_shape(const Block& block) { return Shape(block); }
 
+// `scale` and `zero_point` have one element per block of `block_size`, in any shape.
 void bind_codes(nb::module_& m) {
   m.def(
       "quantize_affine",
@@ -35,6 +37,8 @@ void bind_codes(nb::module_& m) {
         const Tensor input = call.tensor(x, "x"), s = call.tensor(scale, "scale"),
                      z = call.tensor(zero_point, "zero_point");
         const auto type = integer_type(output_dtype);
+        // INT, FLOAT or NONE: whether the zero point is a code, a value or absent (golden/README.md,
+        // torchao_affine.h5).
         const auto way = torchao::zero_point_domain(domain);
         return call.give(unlocked([&] {
           return torchao::quantize_affine(input, to_shape(block_size), s, z, type, {quant_min, quant_max},
@@ -73,6 +77,7 @@ void bind_fake(nb::module_& m) {
          nb::object grad_y) {
         const Call call{"fake_quantize_affine", x};
         const bool wants_gradient = !grad_y.is_none();
+        // torchao learns the scale, so it has a gradient.
         const Variable s(call.tensor(scale, "scale"), wants_gradient);
         const Tensor z = call.tensor(zero_point, "zero_point");
         const auto type = integer_type(quant_dtype);
@@ -96,6 +101,7 @@ void bind_fake(nb::module_& m) {
                      z = call.tensor(zero_point, "zero_point");
         const auto type = integer_type(quant_dtype);
         const auto way = torchao::zero_point_domain(domain);
+        // The mask is a bit per element, which `give` turns into bools.
         const auto [y, mask] = unlocked([&] {
           return torchao::fake_quantize_affine_cachemask(input, to_shape(block_size), s, z, type,
                                                          {quant_min, quant_max}, way);
@@ -107,6 +113,7 @@ void bind_fake(nb::module_& m) {
       "Returns (y, mask). The mask is true for codes that were not clipped.");
 }
 
+// Three functions of torchao with the same arguments.
 using Choose = torchao::QParams (*)(const Tensor&, torchao::MappingType, const Shape&, torchao::IntegerType,
                                     const torchao::QParamsOptions&);
 
@@ -115,6 +122,7 @@ void bind_choice(nb::module_& m, const char* name, Choose choose, const char* ab
       name,
       [name, choose](nb::object x, const std::string& mapping_type, const Block& block_size,
                      nb::object target_dtype, Bound quant_min, Bound quant_max, std::optional<double> eps,
+                     // keepdim keeps axes of length 1 in the results.
                      nb::object scale_dtype, nb::object zero_point_dtype, bool keepdim) {
         const Call call{name, x};
         const Tensor input = call.tensor(x, "x");
@@ -134,6 +142,7 @@ void bind_choice(nb::module_& m, const char* name, Choose choose, const char* ab
       arg("zero_point_dtype") = none(), arg("keepdim") = false, about);
 }
 
+// The unnamed argument is block_size: torchao accepts it here and ignores it.
 void bind_choice_of_ranges(nb::module_& m) {
   m.def(
       "choose_qparams_affine_with_min_max",
@@ -180,6 +189,7 @@ namespace {
 using nb::arg, nb::none;
 
 /// Returns the format of "float8_e4m3fn", torch.float8_e5m2, "fp6_e2m3", "float4_e2m1fn_x2".
+/// torch has no 6-bit floats. torchao names them by strings.
 FloatFormat parse_element_format(nb::handle value) {
   static const std::map<std::string, FloatFormat> formats{{"float8_e4m3fn", {4, 3}},
                                                           {"float8_e5m2", {5, 2}},
@@ -228,6 +238,7 @@ void bind_float8(nb::module_& m) {
   m.def(
       "dequantize_affine_float8",
       [](nb::object codes, nb::object scale, nb::object output_dtype) {
+        // Codes may be a fakequant.Tensor, so the scale decides the array type of the result.
         const Call call{"dequantize_affine_float8", scale};
         const Tensor c = call.tensor(codes, "codes"), s = call.tensor(scale, "scale");
         const DType type = call.dtype(output_dtype, "output_dtype", DType::f32);
@@ -236,6 +247,8 @@ void bind_float8(nb::module_& m) {
       arg("codes"), arg("scale"), arg("output_dtype") = "float32", "Returns codes * scale.");
 }
 
+// Codes of fewer than 8 bits are one per byte, except for FP4 of to_mx and nvfp4_quantize: two per byte, low
+// nibble first.
 void bind_small_floats(nb::module_& m) {
   m.def(
       "cast_floatx",
@@ -262,6 +275,7 @@ void bind_small_floats(nb::module_& m) {
         const FloatFormat element = parse_element_format(elem_dtype);
         const auto mode = torchao::scaling_mode(scaling_mode);
         const auto mx = unlocked([&] { return torchao::to_mx(input, element, block_size, mode); });
+        // Scales are E8M0: a byte with the exponent + 127, 255 for NaN.
         return nb::make_tuple(call.give(mx.scale), call.give(mx.codes));
       },
       arg("x"), arg("elem_dtype"), arg("block_size") = 32, arg("scaling_mode") = "FLOOR",

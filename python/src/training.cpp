@@ -21,6 +21,7 @@ namespace {
 
 using nb::arg, nb::none;
 
+// Whether each token or pixel has a class: integer labels with more than the axis of samples.
 bool has_class_of_each_part(const Dataset& data) {
   const Tensor y = data.labels();
   return y.defined() && y.rank() > 1 && !is_floating(y.dtype());
@@ -58,6 +59,7 @@ CalibrateOptions calibrate_options(const Network& self, const std::string& metho
   if (self.quantized()) {
     const QuantConfig config = self.identity().config();
     options.amax = config.amax;
+    // Rules of the config name methods for some quantizers.
     options.rules = config.calibration;
   }
   options.method = method;
@@ -75,6 +77,7 @@ nb::dict report_dict(const CalibrationReport& report) {
 }
 
 /// Returns a mask of numpy or torch as f32.
+/// numpy arrays have astype, torch tensors have float().
 nb::object as_floats(const nb::object& mask) {
   if (nb::hasattr(mask, "astype")) return mask.attr("astype")("float32");
   return nb::hasattr(mask, "float") ? mask.attr("float")() : mask;
@@ -91,11 +94,13 @@ std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& sel
             mask_of_input(self.module(), self.input_shape(), nb::cast<std::string>(mask))};
   if (nb::isinstance<Dataset>(data))
     throw ArgumentError(fmt::format(
-        "[{}] mask is an array and data a data set: give arrays as data, or the name of an input as mask",
+        "[{}] mask is an array and data a data set: use arrays as data, or the name of an input as mask",
         function));
   const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
   const Call call{function};
   return {std::make_shared<TensorDataset>(call.host(x, "x"), call.host(as_floats(mask), "mask")),
+          // The mask has the place of the labels, so that it is batched along with the samples. Calibration
+          // reads no labels.
           [](const Batch& batch) { return batch.y; }};
 }
 
@@ -114,7 +119,9 @@ nb::dict calibrate_model(Network& self, nb::object data, const std::string& meth
   std::shared_ptr<const Dataset> source;
   std::tie(source, options.mask) = data_with_mask(self, data, mask, "calibrate");
   warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
+  // A float model has nothing to calibrate, which is no error.
   if (!self.quantized()) return report_dict({});
+  // `interruptible` computes without the interpreter's lock and checks for Ctrl-C at every operator.
   return report_dict(interruptible([&](auto&) {
     check_same_call(
         options.ranks.get(), "calibrate", self.module(),
@@ -165,6 +172,7 @@ void bind_training(nb::module_& m) {
             warn(check_sample_notes(self.identity().inputs, *samples, "evaluate"));
             const auto batches = sequential_loader(samples, batch_size, ranks.get());
             return evaluation_dict(interruptible([&](auto&) {
+              // All ranks compare the call first. Ranks with different arguments would wait for each other.
               check_same_call(ranks.get(), "evaluate", self.module(),
                               {{"samples", samples->size()}, {"batch_size", batch_size}});
               return evaluate(self.module(), *batches, nullptr, default_loss(*samples),
@@ -218,6 +226,7 @@ nb::object plan(Network& self, nb::object data, std::optional<double> effective_
   options.constraint = {effective_bits, accuracy_budget};
   options.formats = formats;
   options.calibration_samples = samples;
+  // Formats are scored on the samples that they are calibrated on.
   options.score_samples = samples;
   options.ranks = to_communicator(ranks);
   const QuantizationPlan found = interruptible([&](auto&) {

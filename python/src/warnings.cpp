@@ -23,6 +23,7 @@ std::vector<std::string>& pending() {
   return *messages;
 }
 
+// Called by the interpreter on its main thread. An exception of a warning filter is raised there.
 int issue_pending(void*) try {
   CallWarnings::tell();
   return 0;
@@ -31,6 +32,8 @@ int issue_pending(void*) try {
   return -1;
 }
 
+// Py_AddPendingCall works on any thread, without the lock. It fails if its queue is full; the next call then
+// issues the messages.
 void schedule_issue() {
   if (Py_IsInitialized() != 0) Py_AddPendingCall(&issue_pending, nullptr);
 }
@@ -41,9 +44,11 @@ void keep(LogLevel level, std::string_view message) {
   if (level < LogLevel::warning) return;
   {
     const std::scoped_lock lock(mutex);
+    // A message that repeats for every batch is issued once.
     if (std::ranges::find(pending(), message) == pending().end()) pending().emplace_back(message);
     has_pending = true;
   }
+  // An open call issues its warnings itself, with its own line as their place.
   if (open_calls == 0) schedule_issue();
 }
 
@@ -67,6 +72,7 @@ void warn(const std::string& message) {
 CallWarnings::CallWarnings() { ++open_calls; }
 
 CallWarnings::~CallWarnings() {
+  // The call ended with an exception before `tell`.
   if (--open_calls == 0 && has_pending) schedule_issue();
 }
 
@@ -75,6 +81,7 @@ void CallWarnings::tell() {
   std::vector<std::string> messages;
   {
     const std::scoped_lock lock(mutex);
+    // Warnings run Python code, which may log again, so the mutex is released first.
     messages.swap(pending());
   }
   for (const auto& message : messages) warn(message);
@@ -87,6 +94,7 @@ void bind_warnings(nb::module_& m) {
   nb::object type = nb::borrow(reinterpret_cast<PyObject*>(&PyType_Type))(
       "FakequantWarning", nb::make_tuple(nb::borrow(PyExc_UserWarning)), fields);
   m.attr("FakequantWarning") = type;
+  // UserWarning as base: shown by default, once for each line.
   category = type.release().ptr();
   set_log_callback(keep);
 }
@@ -97,6 +105,7 @@ enum Class { base, argument, file, numeric, backend, system, count };
 PyObject* classes[count];  // never freed: exception translators are never removed
 
 /// Returns a new exception class of the module, derived from `parent` and from a built-in class if given.
+/// With a built-in base, for example ValueError, callers can catch the errors without this module.
 PyObject* make_class(nb::module_& module, const char* name, const char* about, PyObject* parent,
                      PyObject* natural) {
   const nb::object bases = natural == nullptr ? nb::make_tuple(nb::borrow(parent))
@@ -116,6 +125,7 @@ void raise_file(const FileError& error) {
   PyErr_SetObject(classes[file], exception.ptr());
 }
 
+// Derived classes first, because all of them are also Error.
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);

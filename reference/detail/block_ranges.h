@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <vector>
 
 #include "fakequant/core/tensor.h"
@@ -16,6 +17,10 @@ struct Ranges {
 /// Ranges of a tensor of any float type and layout; a block with a NaN has NaN for both. Throws ArgumentError
 /// when there is no element.
 [[nodiscard]] Ranges block_ranges(const Tensor& x, const Shape& block, const char* function);
+
+/// torch.minimum and torch.maximum of two numbers: a NaN on either side is the result.
+inline float smaller(float a, float b) { return b < a || std::isnan(b) ? b : a; }
+inline float larger(float a, float b) { return b > a || std::isnan(b) ? b : a; }
 
 /// The largest magnitude; a NaN counts as the largest. 0 for no elements.
 inline float largest_magnitude(const float* x, std::int64_t count) {

@@ -12,7 +12,7 @@ namespace fq::detail {
 
 void check_floats(const Tensor& x, const char* function) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
-           "the input is {}: give f32, f16 or bf16", x.describe());
+           "the input is {}: use f32, f16 or bf16", x.describe());
 }
 
 IntFormat integer_codes(int num_bits, bool is_unsigned, bool narrow_range, const char* function) {

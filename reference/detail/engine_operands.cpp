@@ -9,19 +9,19 @@ namespace fq::detail {
 
 void check_matrix(const Tensor& t, DType dtype, std::string_view what, const char* function) {
   FQ_CHECK(t.defined(), function, "{} is missing", what);
-  FQ_CHECK(t.dtype() == dtype, function, "{} is {}: give {}", what, name(t.dtype()), name(dtype));
-  FQ_CHECK(t.rank() == 2, function, "{} is {}: give 2 axes", what, to_string(t.shape()));
+  FQ_CHECK(t.dtype() == dtype, function, "{} is {}: use {}", what, name(t.dtype()), name(dtype));
+  FQ_CHECK(t.rank() == 2, function, "{} is {}: use 2 axes", what, to_string(t.shape()));
 }
 
 void check_shape(const Tensor& t, DType dtype, const Shape& shape, std::string_view what,
                  const char* function) {
   FQ_CHECK(t.defined(), function, "{} is missing", what);
-  FQ_CHECK(t.dtype() == dtype, function, "{} is {}: give {}", what, name(t.dtype()), name(dtype));
-  FQ_CHECK(t.shape() == shape, function, "{} is {}: give {}", what, to_string(t.shape()), to_string(shape));
+  FQ_CHECK(t.dtype() == dtype, function, "{} is {}: use {}", what, name(t.dtype()), name(dtype));
+  FQ_CHECK(t.shape() == shape, function, "{} is {}: use {}", what, to_string(t.shape()), to_string(shape));
 }
 
 void check_columns(std::int64_t columns, std::int64_t length, const char* function) {
-  FQ_CHECK(columns > 0, function, "there are no columns: give one or more");
+  FQ_CHECK(columns > 0, function, "there are no columns: use one or more");
   FQ_CHECK(columns % length == 0, function, "rows of {} are not whole blocks of {}: pad them", columns,
            length);
 }

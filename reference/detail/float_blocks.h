@@ -40,7 +40,7 @@ inline void write_floats(const float* values, std::int64_t count, DType dtype, v
 /// chunk belongs to block j + k * step. Throws ArgumentError for an undefined x.
 template <class F>
 void visit_chunks(const Tensor& x, const Shape& block, F&& f) {
-  FQ_CHECK(x.defined(), "quantize", "the input is missing: give a tensor");
+  FQ_CHECK(x.defined(), "quantize", "the input is missing: use a tensor");
   std::array<float, chunk_elements> buffer;
   visit_block_runs(x.shape(), block, [&](auto begin, auto end, auto j, auto step) {
     for (auto i = begin; i < end; i += chunk_elements) {

@@ -166,11 +166,10 @@ Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dt
 Shape linear_block(const Shape& x, const Shape& scale, int axis, const char* function) {
   if (numel(scale) == 1 && scale.size() < 2) return x;
   FQ_CHECK(scale.size() == 1, function,
-           "the scale is {}: give one number, or a list with one for each index of an axis",
-           to_string(scale));
+           "the scale is {}: use one number, or a list with one for each index of an axis", to_string(scale));
   const auto kept = static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(x.size()), function));
   FQ_CHECK(scale[0] == x[kept], function,
-           "the scale has {} elements, axis {} of the input {} has {}: give one for each", scale[0], kept,
+           "the scale has {} elements, axis {} of the input {} has {}: use one for each", scale[0], kept,
            to_string(x), x[kept]);
   Shape block = x;
   block[kept] = 1;
@@ -183,7 +182,7 @@ Shape rows_block(const Shape& x, const Shape& scale, const char* function) {
   FQ_CHECK(scale[0] > 0 && x[0] % scale[0] == 0, function,
            "the input {} does not divide into {} blocks along axis 0: choose a divisor of {}", to_string(x),
            scale[0], x[0]);
-  FQ_CHECK(scale[1] == x[1], function, "the scale {} has {} columns, the input {} has {}: give one for each",
+  FQ_CHECK(scale[1] == x[1], function, "the scale {} has {} columns, the input {} has {}: use one for each",
            to_string(scale), scale[1], to_string(x), x[1]);
   return {std::max<std::int64_t>(x[0] / scale[0], 1), 1};
 }

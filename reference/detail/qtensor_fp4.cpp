@@ -42,7 +42,7 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   packed::check_input(x, true, kNvfp4);
   packed::check_block_size(block_size, true, kNvfp4);
   FQ_CHECK(x.rank() > 0, kNvfp4, "the input has no axes: blocks lie along the last one");
-  FQ_CHECK(!scale2.defined() || scale2.values().size() == 1, kNvfp4, "scale2 has {} elements: give one",
+  FQ_CHECK(!scale2.defined() || scale2.values().size() == 1, kNvfp4, "scale2 has {} elements: use one",
            scale2.values().size());
   // The codes keep the right padding of the last axis, as in the reference.
   Shape padded = x.shape();

@@ -49,7 +49,7 @@ namespace packed {
 
 void check_input(const Tensor& x, bool needs_elements, const char* function) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
-           "the input is {}: give f32, f16 or bf16", x.describe());
+           "the input is {}: use f32, f16 or bf16", x.describe());
   FQ_CHECK(x.numel() > 0 || !needs_elements, function, "the input {} has no elements: it has no scale",
            to_string(x.shape()));
 }

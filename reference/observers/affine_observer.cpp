@@ -35,7 +35,7 @@ void check(const ObserverOptions& o) {
   FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kAffineRule,
            "a symmetric scheme of u8 has no reduced range: use i8, or an affine scheme");
   FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kAffineRule,
-           "only one of quant_min and quant_max is given: give both");
+           "only one of quant_min and quant_max is given: use both");
   if (!o.quant_min) return;
   FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kAffineRule,
            "quant_min {} to quant_max {}: use a range with 0 and at least one other code", *o.quant_min,
@@ -137,8 +137,8 @@ void AffineQuantizedMinMaxObserver::observe(const Tensor& x) {
   FQ_CHECK(min_.shape() == shape && min_.dtype() == x.dtype(), kAffineObserver,
            "ranges are {} {}, before they were {} {}: observe one tensor only", name(x.dtype()),
            to_string(shape), name(min_.dtype()), to_string(min_.shape()));
-  min_ = merged(min_, ranges.lower, scalar::clamp_max<float>);
-  max_ = merged(max_, ranges.upper, scalar::clamp_min<float>);
+  min_ = merged(min_, ranges.lower, fq::detail::smaller);
+  max_ = merged(max_, ranges.upper, fq::detail::larger);
 }
 
 QParams AffineQuantizedMinMaxObserver::calculate_qparams() const {

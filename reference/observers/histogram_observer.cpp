@@ -170,7 +170,7 @@ HistogramObserver::HistogramObserver(ObserverOptions options, int bins)
 }
 
 void HistogramObserver::observe(const Tensor& x) {
-  FQ_CHECK(is_floating(x.dtype()), kHistogramObserver, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kHistogramObserver, "the input is {}: use a float type", name(x.dtype()));
   const std::vector<float> values = finite_values(x);
   if (values.empty()) return;
   const auto [least, most] = std::ranges::minmax(values);

@@ -31,7 +31,7 @@ RangeObserver::RangeObserver(ObserverOptions options, std::optional<int> ch_axis
     : rule_(options), ch_axis_(ch_axis), averaging_constant_(averaging_constant) {}
 
 void RangeObserver::observe(const Tensor& x) {
-  FQ_CHECK(is_floating(x.dtype()), kObserver, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kObserver, "the input is {}: use a float type", name(x.dtype()));
   // Per tensor one block covers x and the result has rank 0; per channel blocks have size 1 along ch_axis.
   Shape block = x.shape(), result;
   if (ch_axis_) {
@@ -58,8 +58,8 @@ void RangeObserver::observe(const Tensor& x) {
     update(min_, ranges.lower, average);
     update(max_, ranges.upper, average);
   } else {
-    update(min_, ranges.lower, scalar::clamp_max<float>);
-    update(max_, ranges.upper, scalar::clamp_min<float>);
+    update(min_, ranges.lower, fq::detail::smaller);
+    update(max_, ranges.upper, fq::detail::larger);
   }
 }
 

@@ -14,16 +14,20 @@ namespace {
 
 constexpr double kFullBar = 70;  // dB
 
+// Returns one amax, or "lowest–highest" for ranges per channel or block. <wbr> allows a line break there.
 std::string span_text(const RangeReport& range, int digits) {
   if (!range.highest || *range.lowest == *range.highest) return number(range.highest);
   return number(range.lowest, digits) + "–<wbr>" + number(range.highest, digits);
 }
 
+// The style sheet fills the cell up to --v.
 std::string sqnr_cell(std::optional<double> sqnr) {
   const double share = std::clamp(sqnr.value_or(0) / kFullBar, 0.0, 1.0);
   return cell(sqnr, decibels(sqnr), "sqnr", fmt::format("--v:{:.0f}%", 100 * share));
 }
 
+// The second argument of `head` is the index of the column that a click sorts. Columns of both header rows
+// must match the cells of `line`.
 std::string heads() {
   const auto& methods = report_methods();
   std::string out = fmt::format(
@@ -34,6 +38,7 @@ std::string heads() {
          "<th scope=col class=text>Histogram</th>" + head("min", 4, "Min", "first") +
          head("largest", 5, "Max |x|") + head("method", 6, "Method", "text first") + head("amax", 7, "amax") +
          head("clipped", 8, "Clipped") + head("sqnr", 9, "SQNR");
+  // The first ten columns are fixed, one column per method follows.
   for (std::size_t i = 0; i < methods.size(); ++i)
     out += head(methods[i], 10 + static_cast<int>(i),
                 fmt::format("<span class=\"dot m-{0}\">{0}</span>", methods[i]), i == 0 ? "first" : "");
@@ -80,9 +85,11 @@ std::string range_table(const QuantizerReport& q) {
 
 namespace {
 
+// Units of the figure, which the style sheet stretches to the width of the page.
 constexpr double kWidth = 1000, kHeight = 112;
 constexpr int kColours = 6;
 
+// The plan stores NaN for a value that was not measured, for example the accuracy of data without labels.
 std::optional<double> known(double value) { return std::isnan(value) ? std::nullopt : std::optional(value); }
 
 std::string change(double value, int digits = 3) {
@@ -92,6 +99,7 @@ std::string change(double value, int digits = 3) {
 /// Returns the change of a share in percentage points.
 std::string points(double share) { return std::isnan(share) ? change(share) : change(100 * share) + " pp"; }
 
+// Colours repeat after kColours formats. Equal formats have the same colour in figure, legend and table.
 std::size_t format_index(const QuantizationPlan& plan, const std::string& format) {
   return static_cast<std::size_t>(std::ranges::find(plan.formats, format) - plan.formats.begin());
 }
@@ -142,6 +150,7 @@ std::string drawing(const QuantizationPlan& plan) {
       kWidth, kHeight);
   double x = 0;
   for (const auto& layer : plan.layers) {
+    // A layer of float weights has the full height.
     const double width = kWidth * static_cast<double>(layer.weights) / all, bits = layer.chosen().bits;
     const double height = kHeight * std::min(bits / kFloatWeightBits, 1.0);
     if (width > 0)
@@ -176,6 +185,7 @@ std::string heads(const QuantizationPlan& plan) {
   return out + "</tr></thead>";
 }
 
+// Returns the number that the plan minimizes.
 double damage_score(const QuantizationPlan& plan, const Damage& damage) {
   return plan.score == DamageScore::loss ? damage.loss_change : damage.divergence;
 }
@@ -184,6 +194,7 @@ std::string scores(const QuantizationPlan& plan, const PlannedLayer& layer) {
   std::string out;
   for (const auto& format : plan.formats) {
     const auto found = std::ranges::find(layer.scores, format, &FormatScore::format);
+    // Without a score, the format was not measured in this layer.
     const double score = found == layer.scores.end() ? NAN : damage_score(plan, found->damage);
     out += cell(known(score), change(score),
                 std::string(&format == &plan.formats.front() ? "first" : "") +

@@ -27,6 +27,7 @@ using detail::valid_utf8;
 constexpr std::int64_t kMostNumbers = 12, kMostTokens = 64;
 
 /// Returns a row of the file as floats.
+/// Values are as the file stores them: pixels without scale and normalisation, token ids as floats.
 std::vector<float> read_values(const Hdf5Rows& rows, std::int64_t row, std::int64_t count) {
   std::vector<std::byte> bytes(std::size_t(rows.row_bytes()));
   rows.read(row, row + 1, bytes.data());
@@ -45,7 +46,7 @@ class SampleDecoder {
   explicit SampleDecoder(const std::string& path) {
     try {
       tokenizer_ = read_tokenizer(path);
-    } catch (const FileError&) {
+    } catch (const FileError&) {  // a data set without a tokenizer shows its ids
     }
   }
 
@@ -74,6 +75,7 @@ std::map<std::int64_t, std::vector<std::int64_t>> rows_by_class(const Tensor& la
   return rows;
 }
 
+// Returns `count` of the rows, evenly spaced, and at least one.
 std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int64_t count) {
   std::vector<std::int64_t> out;
   const auto all = std::int64_t(rows.size()), few = std::min(all, std::max<std::int64_t>(count, 1));
@@ -105,8 +107,11 @@ void change_values(const std::string& path, const std::string& split, const Show
   for (const auto& [c, i] : order) rows.push_back(shown.classes[c].samples[i].row);
   Batch batch = data.read(rows);
   augment(batch.x, rows, how.options, how.seed, 0, data.background(), data.white());
+  // `mix` requires labels. Only the samples are shown, so any labels do.
   batch.y = Tensor::zeros({batch.size()});
   mix(batch, rows, how.options, how.seed, 0, 0);
+  // The data set normalises samples: x' = (x * scale - mean) / deviation. This undoes mean and deviation.
+  // Pictures keep the scale, as ShownValues requires.
   const auto back = data.token_ids() ? Normalisation()
                                      : DataFile(path, {.split = split}).normalisation(data.sample_shape()[0]);
   const auto all = batch.x.to(DType::f32).to_vector<float>();
@@ -130,6 +135,7 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
   const DataFile file(path, options);
   const Hdf5Rows rows = file.open_x();
   const Shape sample(rows.shape().begin() + 1, rows.shape().end());
+  // Integers of more than 8 bits are token ids. 8-bit integers are pixels.
   const bool tokens = !is_floating(rows.dtype()) && bit_width(rows.dtype()) > 8;
   const float scale = tokens ? 1 : file.normalisation(sample[0]).scale;
   const detail::StatedClasses stated = file.classes();
@@ -153,10 +159,12 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
       out.classes.back().samples.push_back({.row = row});
       values.back().push_back(read_values(rows, row, numel(sample)));
       if (out.pictures)
+        // NaN and infinity become 0. They would make the common range of the pixels useless.
         for (float& value : values.back().back()) value = std::isfinite(value) ? value * scale : 0;
     }
   }
   if (change) change_values(path, split, *change, out, values);
+  // All samples share one range, so that their brightness can be compared.
   float lowest = 0, highest = 1;
   for (const auto& of_class : values)
     for (const auto& sample_values : of_class)
@@ -179,6 +187,7 @@ namespace {
 using namespace html;
 constexpr std::int64_t kGap = 4, kClassGap = 12, kColumns = 16;
 /// An RGB picture that other pictures are copied into.
+/// Pictures of one channel are copied to all three channels.
 class Sheet {
  public:
   Sheet(std::int64_t width, std::int64_t height)
@@ -219,6 +228,7 @@ std::string contact_sheet_png(const ShownData& data) {
   FQ_CHECK(data.pictures, "dataset show", "samples are {}: only images make a picture. Use --html",
            data.kind);
   const Picture first = resize_for_page(data.classes.at(0).samples.at(0).picture);
+  // All samples of a data set have one shape, so the first picture gives the size of a cell.
   const std::int64_t across = first.width + kGap, down = first.height + kGap;
   std::int64_t columns = 1, height = kGap;
   for (const ShownClass& of : data.classes) {

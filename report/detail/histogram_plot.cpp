@@ -13,6 +13,7 @@ namespace {
 constexpr double kLeast = 0.5;  // count at the bottom of the scale
 
 std::string power_label(int power) {
+  // Large counts are powers of ten: "10" and a raised exponent.
   if (power <= 3) return grouped(static_cast<std::int64_t>(std::lround(std::pow(10.0, power))));
   return fmt::format("10<tspan dy=-4 class=power>{}</tspan>", power);
 }
@@ -30,6 +31,7 @@ std::string Axis::ticks() const {
   const double step = round_step(end);
   std::string out = fmt::format("<line class=axis x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>", area.left,
                                 area.right, area.bottom, area.bottom);
+  // The index is an integer and the bound has a tolerance, so that rounding does not lose the last mark.
   for (int i = 0; i * step <= end * (1 + 1e-9); ++i)
     out += fmt::format(
         "<line class=axis x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text class=tick "
@@ -46,8 +48,11 @@ std::vector<double> plot_columns(const Histogram& h, double end, int columns) {
     if (h.counts[k] == 0) continue;
     const double from = static_cast<double>(h.edges[k]) * scale,
                  to = static_cast<double>(h.edges[k + 1]) * scale;
+    // Counts are spread evenly over the bin. A column may have a fraction of a count.
     const double density = static_cast<double>(h.counts[k]) / (to - from);
     const double last = std::min<double>(columns, to);
+    // Invariant: the part of the bin left of `at` is distributed. Each step ends at the next column or at the
+    // bin's end.
     for (double at = from; at < last;) {
       const double next = std::min(std::floor(at) + 1, last);
       out[static_cast<std::size_t>(at)] += density * (next - at);
@@ -59,6 +64,7 @@ std::vector<double> plot_columns(const Histogram& h, double end, int columns) {
 
 LogScale::LogScale(const std::vector<double>& columns, PlotArea area) : area_(area) {
   const double most = columns.empty() ? 1 : *std::ranges::max_element(columns);
+  // The scale is 4 % longer than the largest column, so that its outline does not touch the upper edge.
   decades_ = std::max(1.0, std::log10(most / kLeast) * 1.04);
 }
 
@@ -69,6 +75,7 @@ double LogScale::at(double count) const {
 
 std::string LogScale::grid() const {
   std::string out;
+  // The scale starts at half a count, so log10(kLeast) is added to get powers of ten of a count.
   const int highest = static_cast<int>(std::floor(decades_ + std::log10(kLeast))), step = highest > 5 ? 2 : 1;
   for (int power = 0; power <= highest; power += step) {
     const double y = at(std::pow(10.0, power));
@@ -91,6 +98,7 @@ std::string LogScale::outline(const std::vector<double>& columns, std::size_t be
   double before = area_.bottom;
   for (std::size_t i = begin; i < end; ++i) {
     const double y = at(columns[i]);
+    // Columns of the same height share one segment, which keeps pages of many quantizers small.
     if (std::fabs(y - before) < 0.05) continue;
     out += fmt::format("H{:.4g}V{:.4g}", x(i), y);
     before = y;
@@ -151,6 +159,8 @@ std::string band(const RangeReport& range, const Axis& x) {
                      kPlot.top, x.at(*range.highest) - low, kPlot.bottom - kPlot.top);
 }
 
+// Draws the counts within the range in force and the clipped counts beyond it as two paths of different
+// colour.
 std::string bars(const QuantizerReport& q, const Axis& x) {
   const auto columns = plot_columns(q.histogram, x.end, kPlot.columns());
   const LogScale scale(columns, kPlot);
@@ -165,6 +175,7 @@ std::string bars(const QuantizerReport& q, const Axis& x) {
 
 }  // namespace
 
+// Below the plot, the range in force has the first row. It is drawn last, on top of the marks of the methods.
 std::string histogram_svg(const QuantizerReport& q) {
   const Axis x{kPlot, axis_end(q)};
   const double rows = static_cast<double>(q.methods.size() + 1), first = kPlot.bottom + kAxisGap;

@@ -11,6 +11,8 @@ std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
+    // HTML forbids control characters. Names and messages may have any bytes. Numeric references also protect
+    // quoted attributes.
     const bool plain = (code >= 0x20 && code != 0x7f) || c == '\n' || c == '\t';
     if (!plain)
       out += "\ufffd";
@@ -31,6 +33,7 @@ std::string number(std::optional<double> value, int digits) {
   return value ? number(*value, digits) : std::string(unknown);
 }
 
+// Inserts a comma before every third digit from the end. A minus sign is not a digit.
 std::string grouped(std::int64_t count) {
   std::string digits = std::to_string(count);
   for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3)
@@ -61,6 +64,8 @@ std::string head(std::string_view key, int column, const std::string& label, std
 std::string cell(std::optional<double> value, const std::string& text, std::string_view classes,
                  const std::string& style) {
   std::string key;
+  // data-v is the sort key that the script reads as a number. 1e999 is infinity in JavaScript, and an empty
+  // key sorts last.
   if (value) key = std::isfinite(*value) ? fmt::format("{:.9g}", *value) : "1e999";
   return fmt::format("<td class=\"{}{}\" data-v=\"{}\"{}>{}</td>", value ? "" : "unknown ", classes, key,
                      style.empty() ? "" : fmt::format(" style=\"{}\"", style), text);

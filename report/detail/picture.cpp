@@ -17,6 +17,8 @@ std::string base64(std::string_view bytes) {
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    // Three bytes are four letters of 6 bits. At the end, missing bytes are 0 and missing letters are "="
+    // (RFC 4648).
     std::uint32_t word = 0;
     for (std::size_t k = 0; k < 3; ++k)
       word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
@@ -29,6 +31,7 @@ std::string base64(std::string_view bytes) {
 /// Returns a picture of another size. A pixel is the mean of the pixels that it covers.
 Picture resize(const Picture& from, std::int64_t width, std::int64_t height) {
   Picture out{width, height, from.channels, {}};
+  // The covered pixels of an output pixel, at least one: an enlarged picture repeats pixels.
   const auto end = [](std::int64_t at, std::int64_t all, std::int64_t count) {
     return std::max((at + 1) * all / count, at * all / count + 1);
   };
@@ -49,6 +52,8 @@ std::string big_endian(std::uint32_t value) {
 }
 
 /// Returns a PNG chunk. `body` is the type of the chunk and its data.
+/// The length counts the data without its type of 4 bytes, the checksum covers both (PNG specification,
+/// section 5.3).
 std::string png_chunk(std::string_view body) {
   const auto crc = ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
   return big_endian(std::uint32_t(body.size() - 4)) + std::string(body) + big_endian(std::uint32_t(crc));
@@ -66,6 +71,7 @@ std::string deflated(const std::string& bytes) {
 
 }  // namespace
 
+// Input is planar [C, H, W]. Pixels are interleaved [H, W, C].
 Picture make_picture(std::span<const float> values, const Shape& sample, std::span<const float> low,
                      std::span<const float> high) {
   Picture out{sample[2], sample[1], sample[0] == 3 ? 3 : 1, {}};
@@ -95,6 +101,8 @@ std::string encode_png(const Picture& picture) {
     rows += '\0';  // filter type of the row: none
     rows.append(reinterpret_cast<const char*>(picture.pixels.data()) + at, row);
   }
+  // After the size: bit depth 8, colour type 0 (grey) or 2 (RGB), and 0 for compression, filter and
+  // interlace.
   const std::string header = "IHDR" + big_endian(std::uint32_t(picture.width)) +
                              big_endian(std::uint32_t(picture.height)) + '\x08' +
                              (picture.channels == 1 ? '\0' : '\2') + std::string(3, '\0');

@@ -4,7 +4,7 @@ arm64_sysroot=build/aarch64-sysroot
 arm64_suites=(golden core calib reference layers train export exchange)
 
 # Excluded: tests that require a GPU, tests that depend on behaviour the emulator lacks (it reports the start time of the calling
-# thread as that of the process), and tests that take seconds on a processor but minutes to an hour in the emulator.
+# thread as the start time of the process), and tests that take seconds on a processor but minutes to an hour in the emulator.
 arm64_left_out='Cuda*:*/Cuda*:AtomicFileTest.LockHasOneOwnerAndLeavesNoFile:FakeQuantKernels.QuotientsAreExact'
 arm64_left_out+=':LargeTensor.QuantizesPast2To31Elements:BlockMapTest.CutsSplitNoBlock'
 arm64_left_out+=':Memory.IsNotAllocatedAfterTheFirstStep:Hdf5DatasetTest.ReadsFilesLargerThanMemory'

@@ -79,14 +79,14 @@ def find_messages(path, text):
             yield Message(template(said), "ArgumentError", path, text.count("\n", 0, found.start()) + 1)
 
 
-    for found in NAMED.finditer(text):  # a whole message that a kernel is given to throw
+    for found in NAMED.finditer(text):  # a whole message, passed to a kernel that throws it
         said = "".join(words(found.group(2), names))
         if said.startswith("["):
             yield Message(template(said), "NumericError", path, text.count("\n", 0, found.start()) + 1)
 
 
 def messages(root):
-    """All of the source tree `root`, in the order of its folders."""
+    """Yields all messages of the source tree `root`, in the order of its folders."""
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             if file.suffix in (".cpp", ".h", ".cu", ".cuh"):
@@ -95,7 +95,7 @@ def messages(root):
 
 
 def nearest(found, said, count=3):
-    """The messages that share most words with `said`, the nearest first; none that shares less than two."""
+    """Returns the messages that share the most words with `said`, at least two, the nearest first."""
     asked, scored = set(re.findall(r"[a-z_]{3,}", said.lower())), []
     for message in found:
         own = set(re.findall(r"[a-z_]{3,}", message.text.lower()))

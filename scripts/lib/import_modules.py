@@ -18,7 +18,7 @@ class Call(nn.Module):
 
 
 def of(module, shape, *given, **named):
-    """The text that names it, how it is made, and its input's shape."""
+    """The name of a module, the function that makes it, and the shape of its input."""
     text = ", ".join([*(str(value) for value in given), *(f"{key}={value}" for key, value in named.items())])
     return f"{module.__name__}({text}) of {len(shape)} axes", (lambda: module(*given, **named), shape)
 
@@ -160,7 +160,7 @@ def layers():
 
 
 def functions():
-    """Functions that modules of one's own call."""
+    """Functions that custom modules call."""
     yield from ((text, (lambda f=f: Call(f), shape)) for text, f, shape in (
         ("mean of pixels", lambda x: x.mean((2, 3)), IMAGE),
         ("mean of volumes", lambda x: x.mean((2, 3, 4)), VOLUME),

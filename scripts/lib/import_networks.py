@@ -95,8 +95,8 @@ class Attention(nn.Module):
 
 
 class Tokens(nn.Module):
-    """Learned embeddings of tokens and places, and blocks of attention: with a causal mask and norms before (GPT), or
-    without one, norms behind and a pooled first token (BERT)."""
+    """Learned embeddings of tokens and positions, and blocks of attention: with a causal mask and norms before (GPT), or
+    without one, norms after and a pooled first token (BERT)."""
 
     def __init__(self, causal, vocabulary=64, length=16, width=32):
         super().__init__()
@@ -159,7 +159,7 @@ class Parts(nn.Module):
 
 
 class Heads(nn.Module):
-    """Boxes at three sizes, as detectors give them: three outputs."""
+    """Boxes at three sizes, like a detector: three outputs."""
 
     def __init__(self):
         super().__init__()

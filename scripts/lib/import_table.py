@@ -25,7 +25,7 @@ from onnx_light import filled, light_files  # noqa: E402
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
-# Files of others in PyPI wheels: package, name inside, shape of an input.
+# Files of other projects in PyPI wheels: package, name inside, shape of an input.
 WHEELS = {
     "PP-OCRv2 angle classifier": ("rapidocr-onnxruntime", "ch_ppocr_mobile_v2.0_cls_infer.onnx", [1, 3, 48, 192]),
     "PP-OCRv4 text detector": ("rapidocr-onnxruntime", "ch_PP-OCRv4_det_infer.onnx", [1, 3, 96, 160]),
@@ -161,7 +161,7 @@ def torch_rows(folder, names):
 
 
 def whole_row(row, file, operators):
-    """The cells of a file of others."""
+    """Returns the cells of a file of another project."""
     difference, why = row.imported(file)
     return cells(difference, why, operators, row.quantized(run(file, row.x).shape) if difference is not None else None)
 

@@ -13,7 +13,7 @@ add_browser() {
   [[ $(system_name) != debian* ]] || packages+=(chromium)
 }
 
-# Prints "debian 12", "ubuntu 24.04", ..; in WSL2 that of the installed distribution.
+# Prints "debian 12", "ubuntu 24.04", ..; in WSL2 the name of the installed distribution.
 system_name() {
   local file=${FAKEQUANT_OS_RELEASE:-/etc/os-release}
   [[ -r $file ]] || { echo unknown; return; }

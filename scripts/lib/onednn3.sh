@@ -2,7 +2,7 @@
 
 onednn3_venv=build/onednn3-venv
 
-# A whole environment appears under its name at once: a broken download leaves nothing behind.
+# The environment gets its name when it is complete, so that a failed download leaves no part of it.
 make_onednn3_venv() {
   [[ -d $onednn3_venv ]] && return
   rm -rf "$onednn3_venv.part"

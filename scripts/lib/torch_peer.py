@@ -34,7 +34,7 @@ def load_nodes(recipe):
 
 
 def layer(kind, options, x, classes):
-    """A module of that node, for inputs like `x`."""
+    """Returns the module of a node, for inputs like `x`."""
     channels = x.shape[-1] if kind == "linear" else x.shape[1]
     sizes = [classes if options.get(key) == "classes" else options.get(key) for key in ("out_channels", "out_features")]
     if kind in ("conv1d", "conv2d"):

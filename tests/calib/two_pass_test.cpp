@@ -135,7 +135,7 @@ TEST(TwoPassCalibrator, RejectsASecondPassOverOtherData) {
   TwoPassCalibrator calibrator;
   calibrator.collect(Tensor::from({1.0f, -2.0f}));
   EXPECT_THAT([&] { (void)calibrator.compute_amax(); },
-              ThrowsMessage<ArgumentError>(HasSubstr("only the first pass was seen")));
+              ThrowsMessage<ArgumentError>(HasSubstr("only the first pass was collected")));
   calibrator.next_pass();
   EXPECT_THAT([&] { calibrator.collect(Tensor::from({3.0f})); },
               ThrowsMessage<ArgumentError>(HasSubstr("a magnitude of 3, the first had 2 at most")));

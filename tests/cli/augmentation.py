@@ -78,9 +78,9 @@ for file, changes, expected in (
         (signals, "hflip=0.5", "signals [C, L], which have no hflip"), (colour, "gain=0.1", "images [C, H, W], which have no gain"),
         (DIGITS, "hue=0.1", "images of 1 channels: hue is of red, green and blue"), (colour, "hue=0.7", "--augment hue is 0.7: use 0 to 0.5"),
         (colour, "rotate=2e6", "--augment rotate is 2000000: use 0 to 1000000"), (colour, "crop=0.5", "--augment crop is 0.5: use a whole number"),
-        (colour, "shift=1:2", "--augment shift=1:2: give shift=PIXELS"), (colour, "mixpu=1", "'mixup'"), (colour, "crop", "crop needs a number"),
-        (colour, "shift=-1", "give a number of 0 or more"), (colour, "randaugment=x", "randaugment needs a number"),
-        (colour, "resizedcrop=0.9:0.5", "give the smaller one first")):
+        (colour, "shift=1:2", "--augment shift=1:2: use shift=PIXELS"), (colour, "mixpu=1", "'mixup'"), (colour, "crop", "crop needs a number"),
+        (colour, "shift=-1", "use a number of 0 or more"), (colour, "randaugment=x", "randaugment needs a number"),
+        (colour, "resizedcrop=0.9:0.5", "use the smaller one first")):
     fails(2, expected, *train(file, "--augment", changes))
 unscaled = data("unscaled.h5", RANDOM.normal(size=(N, 3, 8, 8)).astype(np.float32), y)
 fails(2, ["brightness changes pixels from black, 0, to white, 1", "scale, mean and std"], *train(unscaled, "--augment", "brightness=0.2"))
@@ -97,7 +97,7 @@ run(*train(uneven, "--set", "loader.class_weights=1:3", "--loss", "bce"))
 fails(2, "--set loader.balanced requires one class for each sample", *train(real, "--loss", "mse", "--set", "loader.balanced=true"))
 fails(2, "3 --set loader.class_weights, and 2 classes", *train(uneven, "--set", "loader.class_weights=1:2:3"))
 fails(2, "--set loader.class_weights has 'x'", *train(uneven, "--set", "loader.class_weights=1:x"))
-fails(2, "give one of them", *train(uneven, "--set", "loader.class_weights=1:2", "--set", "loader.balanced=true"))
+fails(2, "use one of them", *train(uneven, "--set", "loader.class_weights=1:2", "--set", "loader.balanced=true"))
 fails(2, "--set loader.balanced is 'yes'", *train(uneven, "--set", "loader.balanced=yes"))
 
 

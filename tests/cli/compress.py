@@ -57,7 +57,7 @@ run("predict", "int8_again.h5", "--data", DIGITS, "--codes", "-o", "b.h5")
 assert same_bytes("a.h5", "b.h5")
 run("qat", "int8_again.h5", "--data", DIGITS, "--epochs", "1", "-o", "tuned.h5")
 
-UNDO = "int8_small.h5 is compressed: give the checkpoint that it was made from, or make floats of its codes by"
+UNDO = "int8_small.h5 is compressed. Use the checkpoint before compression, or restore float weights by"
 fails(2, UNDO, "qat", "int8_small.h5", "--data", DIGITS, "-o", "out.h5")
 fails(2, UNDO, "calibrate", "int8_small.h5", "--data", DIGITS, "--preset", "int8", "-o", "out.h5")
 fails(2, UNDO, "train", "--checkpoint", "int8_small.h5", "--data", DIGITS, "-o", "out.h5")

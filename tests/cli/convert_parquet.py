@@ -121,7 +121,7 @@ fails(2, "column 'a' has 1 values in row 1, and 2 in others", *convert("ragged.p
 fails(2, "row 1 has the label 2, and the file names 2 classes", *convert("beyond.parquet", "--label", "label"))
 fails(2, "none.parquet has no rows", *convert("none.parquet", "--label", "y"))
 fails(2, ["column 'when'"], *convert("trees.parquet", "--label", "tree", "--columns", "when"))
-fails(2, "give --image png if it has images", *convert("raw.parquet", "--label", "kind"))
+fails(2, "use --image png if it has images", *convert("raw.parquet", "--label", "kind"))
 with open("trees.parquet", "rb") as file:
     whole = file.read()
 for name, data in (("cut.parquet", whole[:len(whole) // 2] + whole[-8:]), ("end.parquet", whole[:-40] + b"\0" * 32 + whole[-8:])):

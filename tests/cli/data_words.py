@@ -154,7 +154,7 @@ for command in (["evaluate", "int8.h5"], ["qat", "int8.h5", "-o", "q.h5"], ["tra
 run("calibrate", "float.h5", "--data", data("far.h5", floats(1, 8, 8), np.full(96, 77)), "-o", "far_int8.h5")
 
 # Defaults are reported.
-assert "preset int8 (by default: --preset takes others), target ort, scale free" in run(
+assert "preset int8 (the default; --preset selects another), target ort, scale free" in run(
     "calibrate", "float.h5", "--data", DIGITS, "-o", "d.h5").stdout
 done = run("calibrate", "float.h5", "--data", DIGITS, "-o", "d.h5", "--preset", "w4a8", "--scale", "pow2").stdout
 assert "preset w4a8, target ort, scale pow2" in done and "default" not in done, done

@@ -75,7 +75,7 @@ with h5py.File("whole.h5") as whole, h5py.File("parts.h5") as parts:
 fails(2, "--edge-bits is 1", "calibrate", "float.h5", "--data", "table.h5", "--preset", "w2a2", "--edge-bits", "1", "-o", "no.h5")
 fails(2, "--edge-bits is for integers", "calibrate", "float.h5", "--data", "table.h5", "--preset", "mxfp8", "--edge-bits", "8",
       "-o", "no.h5")
-fails(2, "give 8 (E4M3), or 0", "calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--edge-bits", "4", "-o", "no.h5")
+fails(2, "use 8 (E4M3) or 0", "calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--edge-bits", "4", "-o", "no.h5")
 report = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--target", "none", "-o", "blocks.h5").stdout
 assert "E4M3 in the first and the last layer" in report, report
 assert "layer" not in run("calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--target", "none", "--edge-bits", "0",

@@ -34,8 +34,8 @@ fails(2, "--schedule at is", "train", *SHORT, "--optimizer", "lion", "--lr", "0.
 out = [*SHORT, "-o", "no.h5"]
 fails(2, "did you mean 'lion'", "train", *out, "--optimizer", "lyon")
 fails(2, "lion has no 'eps'", "train", *out, "--optimizer", "lion,eps=1")
-fails(2, "give 0 or 1", "train", *out, "--optimizer", "adam,amsgrad=2")
-fails(2, "give a number", "train", *out, "--optimizer", "adam,beta1=x")
+fails(2, "use 0 or 1", "train", *out, "--optimizer", "adam,amsgrad=2")
+fails(2, "use a number", "train", *out, "--optimizer", "adam,beta1=x")
 fails(2, "beta1 is 1.5", "train", *out, "--optimizer", "adam,beta1=1.5")
 fails(2, "twice", "train", *out, "--optimizer", "adam,beta1=0.5,beta1=0.6")
 fails(2, "dampening", "train", *out, "--optimizer", "sgd,dampening=0.1", "--set", "optimizer.momentum=0")

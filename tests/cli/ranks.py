@@ -252,10 +252,10 @@ def test_reports_files_missing_on_a_rank():
 
 
 def test_rejects_invalid_input():
-    expect_error(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
+    expect_error(3, "set --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
     expect_error(4, "4 processes for the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
             "--micro-batch", "16", "-o", "no.h5")
-    expect_error(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
+    expect_error(1, "--batch 64 is not a multiple of --micro-batch 24: use 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
     expect_error(2, "can run train and qat with --micro-batch", "inspect", "float_1.h5")
     expect_error(2, "unknown command 'quat'", "quat", "float_1.h5")

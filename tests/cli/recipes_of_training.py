@@ -68,7 +68,7 @@ assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
 report = run("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, *CHOSEN, "-o", "chosen.h5").stdout
 assert "bits a weight" in report and "ranges by one_pass_mse" in report and "learned (lsq)" in report, report
 CHOOSES = ("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, "-o", "no.h5")
-fails(2, "give that too", *CHOOSES, "--preset", "w2a2", "--formats", "int8")
+fails(2, "use that too", *CHOOSES, "--preset", "w2a2", "--formats", "int8")
 fails(2, "goes with --preset", *CHOOSES, "--effective-bits", "3")
 fails(2, "the fewest that these formats reach", *CHOOSES, "--preset", "w2a2", "--effective-bits", "1.5")
 fails(2, ["int9", "int8"], *CHOOSES, *CHOSEN, "--formats", "int9")

@@ -84,7 +84,7 @@ def parts(file, *length, stop):
 
 parts("part.h5", "--epochs", "4", stop=["--epochs", "2"])
 shutil.copy("part.h5", "fewer.h5")
-fails(2, ["--epochs is 4 there, 3 here", "--allow-changes"], *line(epochs="3", schedule="constant"), "--resume", "-o", "part.h5")
+fails(2, ["--epochs is 3, and the run was planned for 4", "--allow-changes"], *line(epochs="3", schedule="constant"), "--resume", "-o", "part.h5")
 run(*line(epochs="3", schedule="constant"), "--resume", "--allow-changes", "-o", "fewer.h5")
 assert StateFile("fewer.h5").attributes["progress/epoch"] == 3
 run(*line(base=ENDLESS, schedule="constant"), "--resume", "-o", "part.h5")

@@ -210,7 +210,7 @@ assert "--epochs is 2, and" in read("runs/int8/log.txt").splitlines()[-1]
 with open("runs/int8/config.json", "w") as file:
     json.dump({**json.loads(kept["config.json"]), "epochs": 500}, file)
 run("qat", "--resume", "runs/int8/", "--epochs", "4", status=2)
-assert "--epochs is 500 there, 4 here" in read("runs/int8/log.txt").splitlines()[-1]
+assert "--epochs is 4, and the run was planned for 500" in read("runs/int8/log.txt").splitlines()[-1]
 run("qat", "--resume", "runs/int8/", "--epochs", "4", "--allow-changes")
 with open("runs/int8/metrics.jsonl", "w") as file:
     file.write("\n".join(lines_before[:3] + ["nonsense"] + lines_before[3:]))

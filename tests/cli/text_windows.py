@@ -86,8 +86,8 @@ fails(2, ["1 tokens for the group test", "--windows"], *windows(write("short.txt
 fails(2, "no tokens", *windows(write("empty.txt", "")))
 fails(2, ["new.txt", "'!'", "offset 3"], *windows(write("new.txt", "not! " * 9), "--like", "like.h5"))
 fails(2, ["--like like.h5 has characters", "--tokens"], *windows("text.txt", "--like", "like.h5", "--tokens", "bytes"))
-fails(2, "give --windows", "dataset", "from-text", "text.txt", "--like", "like.h5", "-o", "none.h5")
-fails(2, "give the same shape and type", *windows("other.txt", "--like", "like.h5", "--test", "1", length=4))
+fails(2, "use --windows", "dataset", "from-text", "text.txt", "--like", "like.h5", "-o", "none.h5")
+fails(2, "use the same shape and type", *windows("other.txt", "--like", "like.h5", "--test", "1", length=4))
 for flag in ("--labels", "--length", "--seed", "--classes"):
     fails(2, ["--windows", f"leave {flag} out"], *windows("text.txt", flag, "1"))
 fails(2, "--stride is '9'", *windows("text.txt", "--stride", "9"))

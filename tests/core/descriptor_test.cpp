@@ -77,7 +77,7 @@ TEST(QuantDescriptor, RejectsContradictoryFields) {
   EXPECT_THAT(error_text({.amax = {1.0, NAN}}), HasSubstr("finite and not negative"));
   EXPECT_THAT(error_text({.amax = 1e300}), HasSubstr("finite and not negative"));
   EXPECT_THAT(error_text({.amax = std::vector<float>{}}), HasSubstr("no elements"));
-  EXPECT_THAT(error_text({.amax = 1.0, .dynamic = true}), HasSubstr("leave amax or dynamic out"));
+  EXPECT_THAT(error_text({.amax = 1.0, .dynamic = true}), HasSubstr("omit amax or dynamic"));
   EXPECT_THAT(error_text({.learn_amax = true, .dynamic = true}), HasSubstr("choose one"));
   EXPECT_THAT(error_text({.scale_amax = 0.0}), HasSubstr("must be positive"));
   EXPECT_THAT(error_text({.calib_method = "entropie"}), HasSubstr("did you mean 'entropy'"));
@@ -102,9 +102,9 @@ TEST(QuantDescriptor, RejectsContradictoryBlocks) {
               HasSubstr("or static blocks"));
   EXPECT_THAT(error_text({.lengths = {{-1, 16}}, .scale_block_sizes = {{-1, 8}}}),
               HasSubstr("without scale_bits"));
-  EXPECT_THAT(error_text(mx, {.amax = 1.0}), HasSubstr("leave amax out"));
+  EXPECT_THAT(error_text(mx, {.amax = 1.0}), HasSubstr("omit amax"));
   EXPECT_THAT(error_text({.lengths = {{-1, 16}}}, {.learn_amax = true}),
-              HasSubstr("leave block_sizes or learn"));
+              HasSubstr("omit block_sizes or learn"));
   EXPECT_NO_THROW(QuantDescriptor({.num_bits = {5, 2}, .block_sizes = mx}));
 }
 

@@ -71,7 +71,7 @@ TEST(PackedScales, RejectInvalidScales) {
     return out;
   };
   expect_error({}, "undefined tensor");
-  expect_error({byte(1, DType::u8)}, "give f32, f8_e4m3 or f8_e8m0");
+  expect_error({byte(1, DType::u8)}, "use f32, f8_e4m3 or f8_e8m0");
   expect_error({Tensor::from({1.0f, -1.0f})}, "a scale of 'w' is -1");
   expect_error({Tensor::from({std::numeric_limits<float>::infinity()})}, "is inf");
   expect_error({byte(0x7f, DType::f8_e4m3)}, "is nan");

@@ -76,7 +76,7 @@ TEST(DeviceErrors, ReportsAMissingDevice) {
 TEST(DeviceErrors, RejectsInputsOnTwoDevices) {
   const Variable x(Tensor::full({2, 3}, 1.0)), w(Tensor::full({4, 3}, 1.0, DType::f32, Device::cuda()));
   EXPECT_THAT(error_message<ArgumentError>([&] { (void)ops::linear(x, w, {}); }),
-              HasSubstr("give both on one device"));
+              HasSubstr("use both on one device"));
 }
 
 TEST(DeviceErrors, SynchronizesOnlyForReads) {

@@ -123,7 +123,30 @@ TEST(GgufNetwork, GptUsesALlamaCppArchitecture) {
   EXPECT_EQ(file.tensor("blk.0.attn_qkv.weight")->type, GgufType::q4_0);
   EXPECT_EQ(file.tensor("position_embd.weight")->type, GgufType::f32);
   EXPECT_EQ(file.value("tokenizer.ggml.tokens"), nullptr);
+  EXPECT_EQ(std::get<std::string>(*file.value("tokenizer.ggml.model")), "none");
+  EXPECT_EQ(std::get<float>(*file.value("gpt2.attention.layer_norm_epsilon")), 1e-5F);
   EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
+}
+
+TEST(GgufNetwork, WritesTheEpsilonOfTheNorms) {
+  const ModelSpec spec =
+      ModelSpec::builtin("gpt", R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
+  auto text = nlohmann::ordered_json::parse(spec.text());
+  for (auto& node : text["nodes"])
+    if (node["type"] == "layer_norm") node["eps"] = 1e-6;
+  auto model = build_model(ModelSpec::parse(text.dump()), {16}, 11, {.dense = true});
+  const GgufModel file = gguf_model(*model, {1, 16});
+  ASSERT_EQ(std::get<std::string>(*file.value("general.architecture")), "gpt2");
+  EXPECT_EQ(std::get<float>(*file.value("gpt2.attention.layer_norm_epsilon")), 1e-6f);
+}
+
+TEST(GgufNetwork, RejectsProjectionsOfDifferentFormats) {
+  for (const char* projection : {"q_proj", "k_proj"}) {
+    auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
+    quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
+    EXPECT_EQ(disable_quantizer(*model, "*" + std::string(projection) + ".weight_quantizer"), 1);
+    EXPECT_THROW((void)gguf_model(*model, {1, 16}), ArgumentError) << projection;
+  }
 }
 
 TEST(GgufNetwork, WritesATiedTableOnce) {

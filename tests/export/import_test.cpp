@@ -241,7 +241,7 @@ TEST(OnnxImport, ReportsAllMissingItemsInOneMessage) {
 
 TEST(OnnxImport, RejectsMismatchedInputsAndOutputs) {
   EXPECT_THAT(error_text(one({-1, 3, -1, 8}, "Relu")),
-              HasSubstr("['n', 3, 'n', 8]: give the shape of one sample"));
+              HasSubstr("['n', 3, 'n', 8]: use the shape of one sample"));
   EXPECT_EQ(import_onnx(one({-1, 3, -1, 8}, "Relu"), {{3, 4, 8}, "net"}).output_shape, (Shape{3, 4, 8}));
   EXPECT_THAT(error_text(one({-1, 3, 8, 8}, "Relu"), {{1, 8, 8}}), HasSubstr("[1, 8, 8] does not fit"));
   EXPECT_THAT(error_text(one({-1, 3, 8, 8}, "Relu"), {{8, 8}}), HasSubstr("[8, 8] does not fit"));

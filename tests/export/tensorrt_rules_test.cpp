@@ -84,6 +84,15 @@ TEST(TensorrtRules, CodesWithoutAZeroPointAreUnsigned) {
   EXPECT_THAT(b.breaks(), ElementsAre(broken("q", "codes are UINT8"), broken("dq", "codes are UINT8")));
 }
 
+TEST(TensorrtRules, AnAttributeMaySetTheTypeOfCodes) {
+  Builder b;
+  b.model.opset = 21;
+  b.node("QuantizeLinear", {"input", b.constant("scale", Tensor::scalar(0.1))}, "q",
+         {{"output_dtype", std::int64_t{3}}});  // INT8
+  b.node("DequantizeLinear", {"q", "scale"}, "dq");
+  EXPECT_THAT(b.breaks(), IsEmpty());
+}
+
 TEST(TensorrtRules, ZeroPointsAreZeroAndConstant) {
   Builder b;
   b.activation("input", "q", Tensor::scalar(0.1), Tensor::scalar(-128, DType::i8));

@@ -1,4 +1,4 @@
-"""Networks of Llama's and Qwen2's kind as GGUF: names, keys and the order of rows that llama.cpp has, read by the package
+"""Networks of Llama's, Qwen2's and Qwen3's kind as GGUF: names, keys and the order of rows that llama.cpp has, read by the package
 `gguf`; imported files: equal bytes before a step, generated text; and rejected input."""
 
 import json
@@ -50,6 +50,7 @@ def permuted(weight, heads):
 
 
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
          "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
          "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 
@@ -67,7 +68,8 @@ with open("text.txt", "w", encoding="utf-8") as text:
     text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" * 40)
 vocabulary = result("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")["vocabulary"]
 
-for kind, architecture, tied, biases in (("llama", "LlamaForCausalLM", False, False), ("qwen2", "Qwen2ForCausalLM", True, True)):
+for kind, architecture, tied, biases in (("llama", "LlamaForCausalLM", False, False), ("qwen2", "Qwen2ForCausalLM", True, True),
+                                         ("qwen3", "Qwen3ForCausalLM", False, False)):
     tensors = folder(kind, architecture, vocabulary, tied, biases)
     run("import", kind, "--input-shape", "16", "-o", f"{kind}.h5")
 
@@ -145,6 +147,9 @@ for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), (
     there, here = (part(read(path), "key") for path in (f"{name}.gguf", "again.gguf"))
     assert all(np.array_equal(there[key], here[key]) for key in there if key.startswith("tokenizer")), name
     assert 3 in there["tokenizer.ggml.token_type"], name
+    control = {token["content"]: token["id"] for token in given["added_tokens"]}
+    ends = [control[end] for end in ("<|endoftext|>", "<|end_of_text|>") if end in control]
+    assert there["tokenizer.ggml.eos_token_id"] == ends[0], name
 with open("llama3_pieces.gguf", "rb") as file:
     whole = file.read()
 for was, becomes, expected_text in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are unsupported"),
@@ -170,7 +175,7 @@ for length in (3, 40, 4000, len(whole) - 1):
     fails(2, ["cut.gguf"], "import", "cut.gguf", "-o", "none.h5")
 with open("other.gguf", "wb") as file:
     file.write(whole.replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba", 1))
-fails(2, ["the architecture is 'mamba'", "gpt2, llama, qwen2"], "import", "other.gguf", "-o", "none.h5")
+fails(2, ["the architecture is 'mamba'", "gpt2, llama, qwen2, qwen3"], "import", "other.gguf", "-o", "none.h5")
 with open("keys.gguf", "wb") as file:
     file.write(whole.replace(b"llama.block_count", b"llama.block_cound"))
 fails(2, ["the key 'llama.block_count' is missing"], "import", "keys.gguf", "-o", "none.h5")

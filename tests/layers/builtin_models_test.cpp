@@ -143,7 +143,7 @@ TEST(BuiltinModels, OptionsAreChecked) {
     return test::error_message([&] { (void)builtin_model_text(name, options); });
   };
   EXPECT_THAT(message("cnn", R"({"widht": 1})"), HasSubstr("[options of cnn] line 1: unknown key 'widht'"));
-  EXPECT_THAT(message("cnn", R"({"widths": []})"), HasSubstr("give 1 to 100"));
+  EXPECT_THAT(message("cnn", R"({"widths": []})"), HasSubstr("use 1 to 100"));
   EXPECT_THAT(message("mlp", R"({"hidden": [0]})"), HasSubstr("0 is not a whole number from 1"));
   EXPECT_THAT(message("resnet20", R"({"blocks": 1e9})"), HasSubstr("'blocks'"));
   EXPECT_THAT(message("gpt", R"({"positions": "none"})"), HasSubstr("unknown positions 'none'"));

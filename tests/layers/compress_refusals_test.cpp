@@ -153,7 +153,7 @@ TEST(SetWeight, RejectsMismatchedScales) {
       },
       ThrowsMessage<ArgumentError>(HasSubstr("finite and positive")));
   EXPECT_THAT([&] { q.weight_codes().set_scales({Tensor::zeros({30}, DType::i8)}); },
-              ThrowsMessage<ArgumentError>(HasSubstr("give f32, f8_e4m3 or f8_e8m0")));
+              ThrowsMessage<ArgumentError>(HasSubstr("use f32, f8_e4m3 or f8_e8m0")));
 }
 
 }  // namespace

@@ -262,7 +262,7 @@ TEST(ModelFile, ReportsErrorsInOptions) {
   EXPECT_THAT(build_error(one_node("add", "{}")), HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("relu", "{}")),
               HasSubstr("the model's output is [1, 8, 8] for one sample, the data has 10 classes"));
-  EXPECT_THAT(build_error(one_node("relu", "{}"), {}), HasSubstr("give the shape of one image"));
+  EXPECT_THAT(build_error(one_node("relu", "{}"), {}), HasSubstr("use the shape of one image"));
   EXPECT_THAT(build_error(one_node("relu", "{}"), {0}), HasSubstr("is empty"));
 }
 

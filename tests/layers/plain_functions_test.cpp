@@ -71,7 +71,7 @@ TEST(PlainFunctions, CheckTheirOptions) {
               HasSubstr("[elu] the option 'slope' is unknown, it has alpha"));
   EXPECT_THAT(error_text("clip", {{"low", 1.0}}), HasSubstr("[clip] the option 'high' is missing"));
   EXPECT_THAT(error_text("leaky_relu", {{"slope", -1.0}}), HasSubstr("the option 'slope' is -1: use 0 to"));
-  EXPECT_THAT(error_text("softmax", {{"axis", 0.5}}), HasSubstr("give an integer"));
+  EXPECT_THAT(error_text("softmax", {{"axis", 0.5}}), HasSubstr("use an integer"));
   EXPECT_THAT(error_text("gelu", {{"approximate", std::string("erf")}}), HasSubstr("use 'none' or 'tanh'"));
 }
 

@@ -82,8 +82,8 @@ TEST(PositionMask, RequiresTwoAxes) {
       [] {
         PositionMask{Tensor::zeros({2, 3, 1})};
       },
-      ThrowsMessage<ArgumentError>(HasSubstr("give [N, T]")));
-  EXPECT_THAT([] { PositionMask{Tensor()}; }, ThrowsMessage<ArgumentError>(HasSubstr("give [N, T]")));
+      ThrowsMessage<ArgumentError>(HasSubstr("use [N, T]")));
+  EXPECT_THAT([] { PositionMask{Tensor()}; }, ThrowsMessage<ArgumentError>(HasSubstr("use [N, T]")));
 }
 
 /// Shows the quantizer x in each pass that its calibrator has.

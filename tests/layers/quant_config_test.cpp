@@ -179,16 +179,16 @@ TEST(QuantConfig, ErrorsNameTheEntry) {
   const auto error_text = [](const char* text) {
     return error_message([&] { return QuantConfig::parse(text); });
   };
-  EXPECT_THAT(error_text(R"({"quant_cfg": 3})"), HasSubstr("give a list of entries"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": 3})"), HasSubstr("use a list of entries"));
   EXPECT_THAT(error_text(R"({"quant_cfg": [3]})"), HasSubstr("an entry of 'quant_cfg' is 3"));
   EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*"}]})"), HasSubstr("neither cfg nor enable"));
   EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": {}}]})"),
-              HasSubstr("give an object"));
+              HasSubstr("use an object"));
   EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": []}]})"), HasSubstr("empty list"));
   EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*", "config": 1}]})"),
               HasSubstr("'config' is not a key"));
   EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": 1, "enable": true}]})"),
-              HasSubstr("give a string"));
+              HasSubstr("use a string"));
   EXPECT_THAT(error_text(R"({"quant_cfg": {"*": {"num_bits": "int8"}}})"), HasSubstr("'int8' is unknown"));
   EXPECT_THAT(error_text(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
   EXPECT_THAT(error_text(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
@@ -206,8 +206,8 @@ TEST(QuantConfig, ErrorsNameTheEntry) {
     return error_message([&] { return quantize(*model, QuantConfig::parse(text), {1, 1, 8, 8}); });
   };
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": 3}]})"),
-              HasSubstr("give a list of fields"));
-  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": [3]}]})"), HasSubstr("give objects"));
+              HasSubstr("use a list of fields"));
+  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": [3]}]})"), HasSubstr("use objects"));
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "pass_through_bwd": 3}]})"),
               HasSubstr("true or false"));
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "enable": "yes"}]})"),
@@ -220,7 +220,7 @@ TEST(QuantConfig, RequiresFieldsAsAnObject) {
   for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
     EXPECT_THAT(
         error_message([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
-        HasSubstr("give an object"))
+        HasSubstr("use an object"))
         << text;
 }
 

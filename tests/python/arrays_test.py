@@ -73,7 +73,7 @@ def test_supports_channels_last_and_read_only():
     ([1.0, 2.0], "x is a list"),
     ({}, "x is a dict"),
     (np.frombuffer(b"\0" * 17, np.uint8)[1:].view(np.float32), "aligned"),
-    (np.ones(3, np.int32), "i32: give f32"),
+    (np.ones(3, np.int32), "i32: use f32"),
 ])
 def test_rejects_unsupported_input_by_name(x, words):
     with pytest.raises(fq.ArgumentError, match="fake_tensor_quant.*") as caught:
@@ -90,7 +90,7 @@ def test_rejects_gpu_tensors_without_a_gpu():
     network = fq.model("mlp", [4], 2)
     for call in (lambda x: quant(x, 1.0), lambda x: quant(np.ones((2, 4), np.float32), x), network, fq.Tensor.from_array,
                  lambda x: network.calibrate(x), lambda x: network.load_state_dict(dict.fromkeys(network.state_dict(), x))):
-        with pytest.raises(fq.ArgumentError, match="is on cuda:0, and this build of fakequant has no usable GPU: give x.cpu"):
+        with pytest.raises(fq.ArgumentError, match="is on cuda:0, and this build of fakequant has no usable GPU: use x.cpu"):
             call(OnGpu((2, 4)))
     with pytest.raises(fq.BackendError, match="cuda"):
         network.to("cuda")

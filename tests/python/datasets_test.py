@@ -58,7 +58,7 @@ def test_keeps_its_parts_alive():
     (lambda data: fq.TensorDataset(None), TypeError, "NoneType"),
     (lambda data: fq.TensorDataset(np.ones((2, 2))), fq.ArgumentError, "f64"),
     (lambda data: fq.TensorDataset(np.ones((2, 2), np.float32), np.array([0, -1])), fq.ArgumentError, "-1"),
-    (lambda data: fq.TensorDataset(np.ones((2, 2), np.float32), np.array([0])), fq.ArgumentError, "give i64 .2."),
+    (lambda data: fq.TensorDataset(np.ones((2, 2), np.float32), np.array([0])), fq.ArgumentError, "use i64 .2."),
 ])
 def test_rejects_invalid_input(digits, call, error, words):
     with pytest.raises(error, match=words):

@@ -1,4 +1,4 @@
-"""Tiny networks of transformers, one of each architecture: quantized, calibrated, one step of training."""
+"""Tiny networks of transformers, one of each architecture: quantized, calibrated, one step of training, exported."""
 import os
 import sys
 import warnings
@@ -69,3 +69,18 @@ def test_runs_a_training_step(name, preset):
         assert gradients.keys() - trained, "no range has a gradient"
     torch.optim.AdamW(fqt.parameter_groups(quantized, lr=1e-4)).step()
     assert quantized(**batch).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["deberta", "falcon", "mamba2", "wav2vec2"])
+def test_exports_its_codes(name, tmp_path):
+    """The file has the parts of the model. Torch's layers between the parts add up floats in another order than the engine."""
+    for package in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"there is no {package} beside torch")
+    model, batch = network(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fq.FakequantWarning)
+        quantized = fqt.calibrate(fqt.quantize(model, "int8", batch), [batch])
+    path = tmp_path / "model.onnx"
+    fqt.export(quantized, path)
+    found = fqt.verify(quantized, path, batch)
+    assert found["codes"] > 0 == found["different_codes"] == found["flips"] and found["max"] < 1e-6, found

@@ -91,7 +91,7 @@ TEST(Tripy, RejectsWhatThePublicFunctionRejects) {
   expect_error(quantize(Tensor::zeros({3, 6}), DType::i4), "choose a divisor of 4");
   expect_error(quantize(Tensor::zeros({0, 6}), DType::i4), "choose a divisor of 4");
   expect_error(quantize(Tensor::zeros({2, 3}), DType::i4), "has 3 columns");
-  expect_error(quantize(Tensor::zeros({1, 1, 1}), DType::i4), "give one number, or a list");
+  expect_error(quantize(Tensor::zeros({1, 1, 1}), DType::i4), "use one number, or a list");
   expect_error(quantize(Variable(Tensor::scalar(1), true), DType::i8), "the scale needs a gradient");
   expect_error([&] { return tripy::quantize(Variable(x, true), 1, DType::i8); },
                "the input needs a gradient");
@@ -127,7 +127,7 @@ TEST(TensorRT, RejectsWhatTheLayerRejects) {
   expect_error(quantize(0), "must be above 0");
   expect_error(quantize({1, 1, 1, 1, 1, -1}), "the scale has -1");
   expect_error(quantize(Tensor::full({}, kNaN)), "the scale has nan");
-  expect_error(quantize(1, DType::i8, {0}), "give them one shape");
+  expect_error(quantize(1, DType::i8, {0}), "use one shape");
   expect_error(quantize(1, DType::i8, 1), "only zeros are possible");
   expect_error(quantize(Variable(Tensor::scalar(1), true)), "the scale needs a gradient");
   expect_error(quantize(1, DType::i8, Variable(Tensor::scalar(0), true)), "the zero point needs a gradient");
@@ -214,13 +214,13 @@ TEST(Onnx, RejectsInvalidArguments) {
   expect_error(quantize(Tensor::scalar(1, DType::f16)), "the input is f32 and the scale f16");
   expect_error(quantize(list, {}, 0), "axis 0 of the input [4, 6] has 4");
   expect_error(quantize(list, {}, 2), "axis");
-  expect_error(quantize(Tensor::zeros({4, 3})), "give one number, or a list");
+  expect_error(quantize(Tensor::zeros({4, 3})), "use one number, or a list");
   expect_error(quantize(Tensor::zeros({4, 3}), {}, 1, -2), "block_size is -2");
   expect_error(quantize(Tensor::zeros({4, 2}), {}, 1, 2), "need [4, 3]");
   expect_error(quantize(1, {}, 1, 2), "need [4, 3]");
   expect_error([] { return onnx::quantize_linear(Tensor::zeros({4}), Tensor::zeros({2}), {}, 0, 2); },
                "blocks need 2 axes");
-  expect_error(quantize(list, 1), "give them one shape");
+  expect_error(quantize(list, 1), "use one shape");
   expect_error(quantize(1, Tensor::zeros({}, DType::i8), 1, 0, DType::u8),
                "the zero point is i8 and the codes are u8");
   expect_error(quantize(1, 256), "of u8 has 256: use integers from 0 to 255");

@@ -101,7 +101,7 @@ TEST(StaticFp4, RejectsInvalidArguments) {
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0, 3.0, 4.0}); }, "equal length");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, Amax()); }, "amax is missing");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x, Tensor::zeros({0})); }, "equal length");
-  expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0}, {1.0, 2.0}); }, "give one");
+  expect_error([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0}, {1.0, 2.0}); }, "use one");
   expect_error([&] { return compute_fp4_scales({1.0}, {}, true, 0); }, "must be positive");
   expect_error([&] { return compute_fp4_scales(Amax()); }, "amax is missing");
   expect_error([&] { return static_blockwise_fp4_fake_quant(x.to(DType::f64), {1.0}); }, "f32, f16 or bf16");

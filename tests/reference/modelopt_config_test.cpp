@@ -52,7 +52,7 @@ TEST(ModeloptConfig, RejectsWhatModelOptRejects) {
   EXPECT_THAT(error_text(R"({"enable": 1, "num_bits": 8})"), HasSubstr("use true or false"));
   EXPECT_THAT(error_text(R"({"block_sizes": {"-1": 16, "four_over_six": true}})"),
               HasSubstr("four_over_six"));
-  EXPECT_THAT(error_text("[]"), HasSubstr("give an object"));
+  EXPECT_THAT(error_text("[]"), HasSubstr("use an object"));
 }
 
 }  // namespace

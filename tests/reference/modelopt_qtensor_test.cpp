@@ -279,7 +279,7 @@ TEST(QTensor, RejectsInvalidBlocks) {
   expect_error([&] { return int4_qtensor(spread({3, 16}), 128); }, "for each row of");
   EXPECT_EQ(int4_qtensor(spread({2, 2, 6}), 128).codes.shape(), (Shape{2, 2, 16}));
   expect_error([&] { return nvfp4_qtensor(x, {}, 3); }, "use an even number");
-  expect_error([&] { return nvfp4_qtensor(x, {1.0, 2.0}); }, "give one");
+  expect_error([&] { return nvfp4_qtensor(x, {1.0, 2.0}); }, "use one");
   expect_error([&] { return mxfp4_qtensor(x, 3); }, "choose a divisor");
   expect_error([&] { return mxfp4_qtensor(x, 0); }, "from 1 to 2^24");
   expect_error([&] { return nf4_qtensor(x, 3, 2); }, "use an even block size");

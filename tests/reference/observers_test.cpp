@@ -66,7 +66,7 @@ TEST(Observers, RejectInvalidInput) {
   expect_error([] { return HistogramObserver().calculate_qparams(); }, "nothing was observed");
   expect_error([] { return MinMaxObserver({.dtype = DType::i32}); }, "use i8 or u8");
   expect_error([] { return MinMaxObserver({.eps = 0}); }, "must be positive");
-  expect_error([] { return MinMaxObserver({.quant_min = 0}); }, "give both");
+  expect_error([] { return MinMaxObserver({.quant_min = 0}); }, "use both");
   expect_error([] { return MinMaxObserver({.quant_min = 1, .quant_max = 7}); }, "use a range with 0");
   expect_error([] { return MinMaxObserver({.quant_min = -1, .quant_max = 255}); }, "more than 256 codes");
   expect_error([] { return MinMaxObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
@@ -82,10 +82,15 @@ TEST(Observers, RejectInvalidInput) {
   observer.observe(kFirst);
   expect_error([&] { return observer.observe(Tensor::zeros({2, 3})); }, "observe one tensor only");
   expect_error([&] { return observer.observe(Tensor::zeros({2})); }, "axis 1");
-  expect_error([&] { return observer.observe(Tensor::zeros({2, 2}, DType::i32)); }, "give a float type");
+  expect_error([&] { return observer.observe(Tensor::zeros({2, 2}, DType::i32)); }, "use a float type");
   MinMaxObserver broken;
   broken.observe(Tensor::from({std::numeric_limits<float>::quiet_NaN()}));
   EXPECT_THROW((void)broken.calculate_qparams(), NumericError);
+  MinMaxObserver later;
+  later.observe(kFirst);
+  later.observe(Tensor::from({std::numeric_limits<float>::quiet_NaN()}));
+  later.observe(kFirst);
+  EXPECT_THROW((void)later.calculate_qparams(), NumericError);
 }
 
 TEST(HistogramObserver, KeepsItsTotalCountWhenTheRangeGrows) {

@@ -47,7 +47,7 @@ TEST(Packed, HandlesEveryStorageType) {
 
 TEST(Packed, RejectsInvalidArguments) {
   EXPECT_THAT([] { (void)pack_codes(Tensor::zeros({2}), DType::i4); },
-              ThrowsMessage<ArgumentError>(HasSubstr("give i8 or u8")));
+              ThrowsMessage<ArgumentError>(HasSubstr("use i8 or u8")));
   EXPECT_THAT([] { (void)pack_codes(Tensor::zeros({2}, DType::i8), DType::i8); },
               ThrowsMessage<ArgumentError>(HasSubstr("fewer than 8 bits")));
   EXPECT_THAT([] { (void)unpack_codes(Tensor::zeros({2}, DType::f8_e4m3)); },

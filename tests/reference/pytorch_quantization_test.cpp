@@ -171,7 +171,7 @@ TEST(Clip, HandlesCrossedAndMissingBounds) {
   const Tensor x = Tensor::zeros({2, 2});
   expect_error([&] { return clip(x, Amax(), 1.0); }, "a bound is missing");
   expect_error([&] { return clip(Variable(x), Variable(), Variable(x)); }, "a bound is missing");
-  expect_error([&] { return clip(x, {0.0, 1.0}, {1.0, 2.0, 3.0}); }, "give one shape");
+  expect_error([&] { return clip(x, {0.0, 1.0}, {1.0, 2.0, 3.0}); }, "use one shape");
   expect_error([&] { return clip(x, {0.0, 1.0, 2.0}, {1.0, 2.0, 3.0}); }, "does not broadcast");
   expect_error([&] { return clip(x.to(DType::i32), 0.0, 1.0); }, "f32, f16 or bf16");
 }

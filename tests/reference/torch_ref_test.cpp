@@ -113,10 +113,10 @@ TEST(TorchFakeQuantize, RejectsInvalidArguments) {
                "zero point 300 is outside");
   expect_error([&] { return fake_quantize_per_tensor_affine(x, 1, 0, 7, -8); }, "quant_min 7 is above");
   expect_error([&] { return fake_quantize_per_tensor_affine(x.to(DType::i32), 1, 0, 0, 7); },
-               "give f32, f16, bf16 or f64");
+               "use f32, f16, bf16 or f64");
   expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, 2, 0, 7); }, "use 0 to 1");
   expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, -1, 0, 7); }, "axis -1");
-  expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 7); }, "give f32 [2]");
+  expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 7); }, "use f32 [2]");
   expect_error([&] { return fake_quantize_per_channel_affine(x, scale.to(DType::f64), zero, 1, 0, 7); },
                "f64");
   expect_error(
@@ -124,7 +124,7 @@ TEST(TorchFakeQuantize, RejectsInvalidArguments) {
       "the zero point is [2]");
   for (const DType dtype : {DType::bf16, DType::f64})
     expect_error([&] { return fake_quantize_per_channel_affine(x, scale, scale.to(dtype), 1, 0, 7); },
-                 "give an integer type, f32 or f16");
+                 "use an integer type, f32 or f16");
   expect_error(
       [&] { return fake_quantize_per_channel_affine(x, scale, Tensor::full({3}, 8, DType::i32), 1, 0, 7); },
       "zero point 8 is outside");
@@ -178,7 +178,7 @@ TEST(TorchLearnable, RejectsInvalidArguments) {
       [&] { return fake_quantize_learnable_per_tensor_affine(x, one, Tensor::zeros({1}, DType::i32), 0, 7); },
       "the zero point is i32");
   expect_error([&] { return fake_quantize_learnable_per_channel_affine(x, one, one, 1, 0, 7); },
-               "give f32 [3]");
+               "use f32 [3]");
   expect_error([&] { return fake_quantize_learnable_per_channel_affine(x, three, three, 5, 0, 7); },
                "axis 5");
 }

@@ -169,7 +169,7 @@ TEST(TorchaoAffine, RejectsInvalidArguments) {
       },
       "exceed the range of f16");
   const Tensor codes = Tensor::zeros({2, 6}, DType::i32);
-  expect_error([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "give i8");
+  expect_error([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "use i8");
   expect_error(
       [&] {
         return dequantize_affine(codes.to(DType::i8), {1, 3}, scale, zero, kInt8, {}, kInteger, DType::i8);
@@ -273,7 +273,7 @@ TEST(TorchaoQParams, RejectInvalidArguments) {
       [&] {
         return choose_qparams_affine_with_min_max(Tensor::zeros({2}), Tensor::zeros({3}), asymmetric, kInt8);
       },
-      "give the same shape and dtype");
+      "use the same shape and dtype");
 }
 
 }  // namespace

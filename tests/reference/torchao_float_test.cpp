@@ -87,7 +87,7 @@ TEST(TorchaoFloatx, RoundsHalfToEvenAndSaturates) {
 TEST(TorchaoFloatx, RejectsInvalidArguments) {
   expect_error([] { return cast_floatx(Tensor::zeros({1}), 5, 3); }, "7 together at most");
   expect_error([] { return cast_floatx(Tensor::zeros({1}), 0, 3); }, "ebits 0");
-  expect_error([] { return cast_floatx(Tensor::zeros({1}, DType::f16), 2, 1); }, "give f32");
+  expect_error([] { return cast_floatx(Tensor::zeros({1}, DType::f16), 2, 1); }, "use f32");
   expect_error([] { return decode_floatx(Tensor::zeros({1}), 2, 1); }, "one code a byte");
 }
 
@@ -121,11 +121,11 @@ TEST(TorchaoMx, RejectsInvalidArguments) {
   expect_error([&] { return to_mx(Tensor::scalar(1), {4, 3}, 1); }, "do not divide");
   expect_error([&] { return to_mx(x, {2, 1}, 3); }, "is odd");
   expect_error([&] { return to_mx(x, {4, 2}, 3); }, "the element (4, 2)");
-  expect_error([&] { return to_mx(x.to(DType::f16), {4, 3}, 3); }, "give f32 or bf16");
+  expect_error([&] { return to_mx(x.to(DType::f16), {4, 3}, 3); }, "use f32 or bf16");
   expect_error([] { return scaling_mode("ROUND"); }, "FLOOR, CEIL, EVEN or RCEIL");
   const ScaledCodes mx = to_mx(x, {4, 3}, 11);
-  expect_error([&] { return to_dtype(mx, {5, 2}, 11); }, "give f8_e5m2");
-  expect_error([&] { return to_dtype(mx, {4, 3}, 3); }, "give [2, 11]");
+  expect_error([&] { return to_dtype(mx, {5, 2}, 11); }, "use f8_e5m2");
+  expect_error([&] { return to_dtype(mx, {4, 3}, 3); }, "use [2, 11]");
   expect_error([&] { return to_dtype(mx, {4, 3}, 11, DType::i8); }, "the output is i8");
 }
 
@@ -151,17 +151,17 @@ TEST(TorchaoNvfp4, SupportsOneOuterScalePerRow) {
 TEST(TorchaoNvfp4, RejectsInvalidArguments) {
   expect_error([] { return nvfp4_quantize(Tensor::zeros({2, 24})); }, "divisible by 16");
   expect_error([] { return nvfp4_quantize(Tensor::zeros({32})); }, "needs 2 axes");
-  expect_error([] { return nvfp4_quantize(Tensor::zeros({2, 16}, DType::f16)); }, "give f32 or bf16");
+  expect_error([] { return nvfp4_quantize(Tensor::zeros({2, 16}, DType::f16)); }, "use f32 or bf16");
   expect_error(
       [] {
         return nvfp4_quantize(Tensor::zeros({2, 16}), Tensor::zeros({3}));
       },
-      "give one element, or [2, 1]");
+      "use one element, or [2, 1]");
   expect_error(
       [] {
         return nvfp4_quantize(Tensor::zeros({2, 16}), Tensor::zeros({1}, DType::f64));
       },
-      "give f32");
+      "use f32");
 }
 
 }  // namespace

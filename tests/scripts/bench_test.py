@@ -75,7 +75,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(self.results()["results"]), 1)
         done = self.bench("fake.equal.small/torch")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("give --peers", done.stderr)
+        self.assertIn("use --peers", done.stderr)
 
     def test_fails_without_rows(self):
         empty = os.path.join(self.room.name, "empty.py")

@@ -92,7 +92,7 @@ with h5py.File("text.h5") as file:
     x, y = file["train/x"][:], file["train/y"][:]
 assert x.shape[1] == 128 and np.array_equal(x.ravel()[1:], y.ravel()[:-1])
 assert "all phases done" in short_run("text", "text.h5")
-assert "give 2560 or more" in script("text", "--text", "bad.rda", "-o", "none.h5", status=1)
+assert "use 2560 or more" in script("text", "--text", "bad.rda", "-o", "none.h5", status=1)
 assert not os.path.exists("none.h5")
 
 if packages.installed("r-cran-mlbench"):

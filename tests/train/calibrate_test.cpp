@@ -88,7 +88,7 @@ TEST(Calibrate, RejectsEmptyDataBeforeItStarts) {
     };
     EXPECT_THAT(make, testing::ThrowsMessage<ArgumentError>(testing::HasSubstr(why)));
   };
-  expect_error(0, "give [N, ..] with N > 0");
+  expect_error(0, "use [N, ..] with N > 0");
   expect_error(4, "the data has 4 images, a batch 8");
 }
 

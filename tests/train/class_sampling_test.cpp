@@ -144,7 +144,7 @@ TEST(ClassSampling, RejectsDataWithoutClasses) {
             std::string::npos);
   EXPECT_NE(error_text(uneven(), {.shuffle = false, .balanced = true}).find("need shuffle"),
             std::string::npos);
-  EXPECT_NE(error_text(uneven(), {.class_weights = {1, 1, 1}, .balanced = true}).find("give one"),
+  EXPECT_NE(error_text(uneven(), {.class_weights = {1, 1, 1}, .balanced = true}).find("use one"),
             std::string::npos);
   const auto gap =
       std::make_shared<TensorDataset>(x, Tensor::from(std::vector<std::int64_t>{0, 2, 2, 0}, {4}));

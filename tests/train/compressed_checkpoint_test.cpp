@@ -139,7 +139,7 @@ TEST(CompressedCheckpoint, RejectsInvalidCodesByName) {
               HasSubstr("has 7 scales, its weight [4, 96] has 24 blocks"));
   EXPECT_THAT(error_text("nvfp4", put(scales, make_bytes({24}, DType::f8_e4m3, 0))),
               HasSubstr("must be finite"));
-  EXPECT_THAT(error_text("nvfp4", put(scales, make_bytes({24}, DType::i32, 0))), HasSubstr("give f32"));
+  EXPECT_THAT(error_text("nvfp4", put(scales, make_bytes({24}, DType::i32, 0))), HasSubstr("use f32"));
   EXPECT_THAT(error_text("nvfp4", [&](StateDict& state) { state.set_attribute(scales + "_unit", "much"); }),
               HasSubstr("it must be a number"));
   EXPECT_THAT(error_text("int8",

@@ -140,7 +140,7 @@ TEST(Ctc, IgnoresPaddingAtRowEnds) {
   };
   expect_error(Tensor::from<std::int64_t>({1, -1, 2}, {1, 3}), "sample 0 has the label 2 after padding");
   expect_error(Tensor::from<std::int64_t>({1, 2, 3, 5}, {2, 2}), "label 5 of sample 1 is not 0 to 4");
-  expect_error(Tensor::from({1.0F}, {1, 1}), "give integers");
+  expect_error(Tensor::from({1.0F}, {1, 1}), "use integers");
 }
 
 TEST(Ctc, RejectsOtherShapes) {

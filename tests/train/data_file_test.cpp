@@ -239,7 +239,7 @@ TEST_F(Hdf5DatasetTest, RejectsInvalidLabels) {
   with({0, 1}, {2});
   EXPECT_THAT(error_text(), HasSubstr("has 2 labels, x has 3 images"));
   with({0, 1, 2, 3, 4, 5}, {3, 2});
-  EXPECT_THAT(error_text(), HasSubstr("has the shape [3, 2]: give [N]"));
+  EXPECT_THAT(error_text(), HasSubstr("has the shape [3, 2]: use [N]"));
   DataFile(path()).put("train/x", {2, 3}, counting<float>(6)).put("train/y", {2}, counting<float>(2));
   EXPECT_THAT(error_text(), HasSubstr("is f32: labels of classes are integers"));
   EXPECT_THAT(error_text({.label_type = LabelType::integers}),
@@ -305,7 +305,7 @@ TEST_F(Hdf5DatasetTest, RejectsOtherShapes) {
   DataFile(path()).put("train/x", {2, 0}, std::vector<float>{}).put("train/y", {2}, y);
   EXPECT_THAT(error_text(), HasSubstr("an axis is empty"));
   DataFile(path()).put("train/x", {2}, counting<float>(2)).put("train/y", {2}, y);
-  EXPECT_THAT(error_text(), HasSubstr("give [N, ..]"));
+  EXPECT_THAT(error_text(), HasSubstr("use [N, ..]"));
   DataFile(path()).put("train/x", {2, 1, 2, 2}, counting<std::int64_t>(8)).put("train/y", {2}, y);
   EXPECT_THAT(error_text(), HasSubstr("images are u8, i8, f16, f32 or f64"));
   DataFile(path()).claim("train/x", H5T_C_S1, {2, 2}, {1, 2}).put("train/y", {2}, y);
@@ -322,7 +322,7 @@ TEST_F(Hdf5DatasetTest, RejectsInvalidAttributes) {
         .attribute("train/x", name, values);
     return error_text();
   };
-  EXPECT_THAT(with("mean", {1, 2}), HasSubstr("has an attribute 'mean' of 2 values: give 1 or 3"));
+  EXPECT_THAT(with("mean", {1, 2}), HasSubstr("has an attribute 'mean' of 2 values: use 1 or 3"));
   EXPECT_THAT(with("std", {1, 0, 1}), HasSubstr("'std' that is not positive"));
   EXPECT_THAT(with("scale", {-1}), HasSubstr("'scale' that is not positive"));
   EXPECT_THAT(with("mean", {std::nan("")}), HasSubstr("'mean' that is not finite"));

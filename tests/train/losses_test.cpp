@@ -123,7 +123,7 @@ TEST(Losses, RejectMismatchedInput) {
   EXPECT_THAT(error_text([&] {
                 return losses::cross_entropy(y, Tensor::zeros({2, 2}, DType::i64), {});
               }),
-              HasSubstr("give [2, 2, 2]"));
+              HasSubstr("use [2, 2, 2]"));
   EXPECT_THAT(error_text([&] {
                 return losses::cross_entropy(y, Tensor::full({2, 2, 2}, 3, DType::i64), {});
               }),
@@ -132,7 +132,7 @@ TEST(Losses, RejectMismatchedInput) {
                 return losses::cross_entropy(y, Tensor::zeros({2, 2, 2}, DType::i64), {Tensor::zeros({2})});
               }),
               HasSubstr("there are 3 classes"));
-  EXPECT_THAT(error_text([&] { return losses::dice(outputs(), truth()); }), HasSubstr("give [N, C, ..]"));
+  EXPECT_THAT(error_text([&] { return losses::dice(outputs(), truth()); }), HasSubstr("use [N, C, ..]"));
 }
 
 }  // namespace

@@ -54,6 +54,11 @@ TEST(Npy, ReadsNumbersOfEachKind) {
   EXPECT_THAT(read_array("<f8", "()", value_bytes<double>({0.25})).to_vector<double>(), ElementsAre(0.25));
 }
 
+TEST(Npy, RejectsNumbersThatAreTooLarge) {
+  EXPECT_THAT(error_message("<u8", "(1,)", value_bytes<std::uint64_t>({std::uint64_t{1} << 63})),
+              HasSubstr("values above 2^63 - 1"));
+}
+
 TEST(Npy, ReadsBigEndianAndFortranOrder) {
   EXPECT_THAT(read_array(">i2", "(2,)", std::string("\1\2\xff\xfe", 4)).to_vector<std::int16_t>(),
               ElementsAre(0x102, -2));

@@ -109,7 +109,7 @@ TEST(QatPreset, NamesUnsuitableOptions) {
   };
   EXPECT_THAT(message("w2a2", 1), HasSubstr("edge_bits is 1: use 2 to 16, or 0"));
   EXPECT_THAT(message("w2a2", 17), HasSubstr("edge_bits is 17"));
-  EXPECT_THAT(message("nvfp4", 4), HasSubstr("give 8 (E4M3), or 0"));
+  EXPECT_THAT(message("nvfp4", 4), HasSubstr("use 8 (E4M3) or 0"));
   EXPECT_THAT(message("mxfp8", 8), HasSubstr("edge_bits is for integers"));
   EXPECT_THAT(message("w2a3", 8), HasSubstr("w2a3"));
 }

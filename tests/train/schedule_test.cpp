@@ -52,7 +52,11 @@ TEST(Schedule, PlateauMatchesTorch) {
   EXPECT_THROW(Plateau(0.1, -1), ArgumentError);
   StateDict damaged = falling.state_dict();
   damaged.set_attribute("factor", 0);
+  damaged.set_attribute("waited", 7);
+  const auto text = [](const StateDict& state) { return state.attribute("waited"); };
+  const auto before = text(falling.state_dict());
   EXPECT_THROW(falling.load_state(damaged), ArgumentError);
+  EXPECT_EQ(text(falling.state_dict()), before);
   EXPECT_THROW(falling.load_state({}), ArgumentError);
 }
 

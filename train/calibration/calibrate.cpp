@@ -256,7 +256,7 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
     run_on_ranks(model, data, quantizers, options, report);
   else
     run_passes(model, data, quantizers, options, *one_rank(), report);
-  FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
+  FQ_CHECK(report.samples > 0, "calibrate", "there is no data: use at least one image");
   for (auto* q : quantizers)
     FQ_CHECK(!q->observer().calibrator().empty(), "calibrate",
              "'{}' has seen no data: no forward pass reaches it", q->name());
@@ -300,7 +300,7 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   CalibrationUndo undo(target_quantizers(activations));
   CalibrationReport report = collect_ranges(model, data, options);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
-           "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");
+           "mask: no tensor of the model has its positions: use [N, T] for samples of T positions");
   report.quantizers = choose_ranges(model, options).quantizers;
   undo.keep();
   return report;

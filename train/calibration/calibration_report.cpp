@@ -303,7 +303,7 @@ std::vector<QuantizationError> compute_quantization_mse(Module& model, DataLoade
       watching.observe(q, [&q, &sum = out[i]](const Tensor& x) { measure(q, x, sum); });
   }
   FQ_CHECK(watching.run(data, samples) > 0, "compute_quantization_mse",
-           "there is no data: give at least one image");
+           "there is no data: use at least one image");
   for (auto& error : out) {
     const double count = static_cast<double>(std::max<std::int64_t>(error.elements, 1));
     error.mse /= count;

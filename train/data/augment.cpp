@@ -51,7 +51,7 @@ void check_number(const AugmentNumber& number, double value) {
 void check_samples(const Tensor& samples, std::size_t keys, std::size_t background, std::size_t white) {
   FQ_CHECK(samples.defined() && samples.rank() >= 2 &&
                (samples.dtype() == DType::f32 || samples.dtype() == DType::i64),
-           kAugment, "the samples are {}: give f32 [N, ..], or i64 of token ids", samples.describe());
+           kAugment, "the samples are {}: use f32 [N, ..], or i64 of token ids", samples.describe());
   FQ_CHECK(static_cast<std::int64_t>(keys) == samples.dim(0), kAugment, "there are {} keys for {} samples",
            keys, samples.dim(0));
   FQ_CHECK(samples.dtype() == DType::i64 || static_cast<std::int64_t>(background) == samples.dim(1), kAugment,
@@ -88,7 +88,7 @@ void check(const AugmentOptions& options) {
   for (const auto& operation : operations())
     for (const auto& number : operation.change.numbers) check_number(number, options.*number.value);
   FQ_CHECK(options.resized_crop <= options.resized_crop_most && options.ratio_low <= options.ratio_high,
-           kAugment, "resized_crop is {} to {} of ratios {} to {}: give the smaller one first",
+           kAugment, "resized_crop is {} to {} of ratios {} to {}: use the smaller one first",
            options.resized_crop, options.resized_crop_most, options.ratio_low, options.ratio_high);
 }
 

@@ -77,14 +77,14 @@ std::vector<float> Dataset::white() const { return std::vector<float>(background
 
 TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::move(y)) {
   FQ_CHECK(x_.defined() && x_.rank() >= 1 && x_.dim(0) > 0, "tensor_dataset",
-           "x is {}: give [N, ..] with N > 0", x_.describe());
+           "x is {}: use [N, ..] with N > 0", x_.describe());
   FQ_CHECK(x_.dtype() == DType::f32 || x_.dtype() == DType::i64, "tensor_dataset",
            "x is {}: use f32, or i64 for token ids", x_.describe());
   x_ = x_.to(Layout::row_major);
   sample_shape_.assign(x_.shape().begin() + 1, x_.shape().end());
   if (!y_.defined()) return;
   FQ_CHECK((y_.dtype() == DType::i64 || y_.dtype() == DType::f32) && y_.rank() >= 1 && y_.dim(0) == size(),
-           "tensor_dataset", "y is {}: give i64 [{}], or f32 or i64 [{}, ..] for a loss of your own",
+           "tensor_dataset", "y is {}: use i64 [{}], or f32 or i64 [{}, ..] for a loss of your own",
            y_.describe(), size(), size());
   y_ = y_.to(Layout::row_major);
   // Only i64 [N] are class labels; other labels are for a user's loss and are not checked.

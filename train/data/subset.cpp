@@ -90,8 +90,8 @@ class SplitPart : public Dataset {
 
 std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data, std::int64_t count,
                                             std::uint64_t seed, std::int64_t skip) {
-  FQ_CHECK(skip < data->size(), "calibrate", "skip is {} and there are {} samples: give less", skip,
-           data->size());
+  FQ_CHECK(skip >= 0 && skip < data->size(), "calibrate",
+           "skip is {}: use 0 or more, and less than the {} samples", skip, data->size());
   if (skip == 0 && count >= data->size()) return data;
   const std::int64_t end = count < data->size() - skip ? skip + count : data->size();
   // Elements [skip, end) of a permutation: a sample without repetition, and without a list of all rows.

@@ -44,7 +44,7 @@ double read(const std::string& algorithm, const std::string& key, OptionType typ
   FQ_CHECK(type != OptionType::count || (value.is_number_integer() && value >= 1 && value <= kMostCount),
            "quantize", "'{}' of {} is {}: use a whole number from 1 to {}", key, algorithm, value.dump(),
            kMostCount);
-  FQ_CHECK(value.is_number(), "quantize", "'{}' of {} is {}: give a number", key, algorithm, value.dump());
+  FQ_CHECK(value.is_number(), "quantize", "'{}' of {} is {}: use a number", key, algorithm, value.dump());
   return value.get<double>();
 }
 

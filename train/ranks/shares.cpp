@@ -21,13 +21,24 @@ LoaderOptions all_batches(LoaderOptions options) {
   return options;
 }
 
+namespace {
+
+/// Returns the largest number of samples that divides a batch into at least `ranks` equal parts.
+std::int64_t example_micro_batch(std::int64_t batch_size, int ranks) {
+  std::int64_t samples = std::max<std::int64_t>(1, batch_size / ranks);
+  while (samples > 1 && batch_size % samples != 0) --samples;
+  return samples;
+}
+
+}  // namespace
+
 std::int64_t micro_batches(std::int64_t batch_size, std::int64_t micro_batch, int ranks,
                            std::string_view function) {
   FQ_CHECK(micro_batch >= 0, function, "micro_batch is {}: use 0 (off) or a number of samples", micro_batch);
   FQ_CHECK(
       micro_batch > 0 || ranks == 1, function,
       "{} processes were started: set micro_batch to the samples of a part of batch_size {}, for example {}",
-      ranks, batch_size, std::max<std::int64_t>(1, batch_size / ranks));
+      ranks, batch_size, example_micro_batch(batch_size, ranks));
   if (micro_batch == 0) return 1;
   const std::int64_t parts = batch_size / micro_batch, below = std::max<std::int64_t>(1, parts) * micro_batch;
   FQ_CHECK(batch_size % micro_batch == 0, function,

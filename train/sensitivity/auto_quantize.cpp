@@ -24,7 +24,7 @@ ordered_json base_config(const std::string& text) {
   const auto base = detail::JsonText(text, kAuto).value();
   FQ_CHECK(base.is_object(), kAuto, "the config is no JSON object");
   FQ_CHECK(!base.contains("preset"), kAuto, "the config has a preset: name it among the formats");
-  FQ_CHECK(!base.contains("quant_cfg"), kAuto, "the config has a quant_cfg: give rules");
+  FQ_CHECK(!base.contains("quant_cfg"), kAuto, "the config has a quant_cfg: use rules");
   return base;
 }
 
@@ -39,7 +39,7 @@ void check_constraint(const PlanConstraint& constraint) {
 }
 
 void check_formats(const std::vector<std::string>& formats) {
-  FQ_CHECK(!formats.empty(), kAuto, "there are no formats: give names of presets, or none");
+  FQ_CHECK(!formats.empty(), kAuto, "there are no formats: use names of presets, or none");
   std::set<std::string> known;
   for (const auto& format : formats) {
     FQ_CHECK(known.insert(format).second, kAuto, "the format '{}' is given twice", format);

@@ -23,6 +23,9 @@ Walk::Walk(const Shape& shape, Layout layout, std::array<std::vector<std::int64_
   std::vector<std::size_t> order(shape.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   if (layout == Layout::channels_last) order = {0, 2, 3, 1};
+  // Axes are visited from the outermost to the innermost in memory. An axis merges into the one before it if
+  // one step there equals `size` steps here, in both operands. Fewer and longer rows remain, which suit
+  // vector loops.
   for (const std::size_t axis : order) {
     const std::int64_t size = shape[axis];
     if (size == 1) continue;
@@ -46,6 +49,7 @@ Walk::Walk(const Shape& shape, Layout layout, std::array<std::vector<std::int64_
   for (std::size_t i = 0; i + 1 < dims_.size(); ++i) rows_ *= dims_[i];
 }
 
+// Leading axes with stride 0 repeat the operand: it starts again after the elements of the other axes.
 std::int64_t Walk::period(std::size_t operand) const noexcept {
   std::size_t axis = 0;
   while (axis < dims_.size() && strides_[operand][axis] == 0) ++axis;

@@ -22,9 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = std::size_t{1} << 30;  // Linux writes at most 2 GiB a call
+// A file system may accept an empty file and still have no room or quota for a block.
 constexpr std::size_t kTrial = 4096;
 constexpr int kMostLinks = 40;  // as Linux
 
+// Returns whether the machine, not the path, is the cause: the caller may then retry (SystemError).
 bool refused_by_system(int error) {
   return error == ENOSPC || error == EFBIG || error == EDQUOT || error == EIO || error == EMFILE ||
          error == ENFILE || error == ENOMEM;
@@ -69,6 +71,7 @@ Place find_place(const std::string& path) {
   }
   if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
   if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) fail(path, errno);
+  // Pipes, terminals and devices (/dev/stdout) cannot be replaced by a rename: they are written directly.
   if (!S_ISREG(status.st_mode)) return {Place::Kind::other, path};
   std::error_code none;
   const fs::path target = fs::canonical(path, none);
@@ -110,10 +113,10 @@ class CheckedTargets {
 /// replaced, not followed.
 Place checked_place(const std::string& path, const std::string& target) {
   struct stat status {};
-  const bool there = ::lstat(target.c_str(), &status) == 0;
-  if (!there && errno != ENOENT) fail(path, errno);
-  if (there && S_ISDIR(status.st_mode)) fail(path, EISDIR);
-  if (!there || !S_ISREG(status.st_mode)) return {Place::Kind::nothing, target};
+  const bool exists = ::lstat(target.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) fail(path, errno);
+  if (exists && S_ISDIR(status.st_mode)) fail(path, EISDIR);
+  if (!exists || !S_ISREG(status.st_mode)) return {Place::Kind::nothing, target};
   if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) fail(path, errno);
   return {Place::Kind::file, target, status.st_mode & 07777u};
 }

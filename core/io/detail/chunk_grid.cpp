@@ -33,6 +33,7 @@ void ChunkGrid::visit_chunks(std::int64_t begin, std::int64_t end,
                              const std::function<void(const Shape&)>& visit) const {
   Shape low(sizes_.size(), 0), high = sizes_;
   low[0] = begin / chunk_[0] * chunk_[0];
+  // Chunks that contain rows begin .. end - 1.
   high[0] = end;
   if (begin >= end || std::ranges::count(sizes_, 0) > 0) return;
   Shape origin = low;
@@ -57,6 +58,8 @@ void ChunkGrid::copy(const Shape& origin, const std::byte* from, std::int64_t be
   do {
     std::int64_t source = 0, target = 0;
     for (std::size_t axis = 0; axis < sizes_.size(); ++axis) {
+      // Row-major offsets by Horner's rule: in the chunk, whose edges are padded, and in the rows of the
+      // output.
       source = source * chunk_[axis] + place[axis] - origin[axis];
       target = target * sizes_[axis] + place[axis] - (axis == 0 ? begin : 0);
     }

@@ -5,6 +5,7 @@
 namespace fq {
 namespace {
 
+// Castagnoli's polynomial (RFC 3720) with reversed bits: the lowest bit is the highest power.
 constexpr std::uint32_t kPolynomial = 0x82f63b78u;
 
 // Table k advances a byte past k more bytes, so eight independent look-ups process eight bytes.
@@ -56,6 +57,8 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t previous
 }
 
 std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) noexcept {
+  // Appending n bytes multiplies the first checksum by x^(8 n), computed by repeated squaring (as zlib's
+  // crc32_combine).
   std::uint32_t power = 1u << 23;  // x^8
   for (; second_bytes > 0; second_bytes >>= 1, power = product(power, power))
     if ((second_bytes & 1u) != 0) first = product(first, power);

@@ -32,11 +32,13 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 
 FileReader::FileReader(std::string path) : path_(std::move(path)) {
   struct stat status {};
+  // Checks before opening: opening a pipe or a device may block or have effects.
   if (::stat(path_.c_str(), &status) != 0) fail(path_, std::generic_category().message(errno));
   if (!S_ISREG(status.st_mode))
     fail(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file_ < 0) fail(path_, std::generic_category().message(errno));
+  // Checks again: the path may name another file now.
   if (::fstat(file_, &status) == 0 && S_ISREG(status.st_mode)) {
     size_ = status.st_size;
     return;
@@ -57,6 +59,7 @@ bool FileReader::is_same(int descriptor) const noexcept {
 void FileReader::read(std::int64_t offset, void* data, std::size_t bytes) const {
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
+    // pread has no shared position, so threads may read one file at the same time.
     const auto got = ::pread(file_, at, std::min(bytes, std::size_t{1} << 30), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path_, std::generic_category().message(errno));
@@ -92,6 +95,7 @@ struct Beginning {
   const char* kind;
 };
 
+// First bytes of files that users confuse with data sets and checkpoints. Only messages use the kinds.
 constexpr Beginning kBeginnings[] = {
     {"\x89"
      "FQS\r\n\x1a\n"sv,
@@ -141,6 +145,7 @@ std::string directory_kind(const std::filesystem::path& path) {
   std::map<std::string, int> counts;
   std::error_code error;
   int listed = 0;
+  // Names the most frequent extension. The limit keeps a message fast for a folder of millions of images.
   for (fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, error), end;
        at != end && !error && listed < kMostListed; at.increment(error), ++listed)
     if (at->is_regular_file(error)) ++counts[at->path().extension().string()];
@@ -164,6 +169,7 @@ std::string detect_kind(const std::string& path) {
   if (bytes.starts_with("RIFF") && bytes.size() > 12 && bytes.compare(8, 4, "WEBP") == 0)
     return "a WebP image";
   if (bytes.starts_with("PK\x03\x04")) return "a zip archive";
+  // The POSIX ustar header has its magic at byte 257.
   if (bytes.size() > 262 && std::string_view(bytes).substr(257, 5) == "ustar") return "a tar archive";
   return is_text(bytes) ? "a text file" : "";
 }
@@ -173,6 +179,8 @@ std::string detect_kind(const std::string& path) {
 bool has_hdf5_signature(const FileReader& file) {
   constexpr std::array<char, 8> kSignature{'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
   std::array<char, 8> bytes;
+  // HDF5 allows a user block: the superblock begins at 0, 512, 1024, 2048, .. (format specification, section
+  // II.A).
   for (std::int64_t at = 0; at + 8 <= file.size(); at = at == 0 ? 512 : at * 2) {
     file.read(at, bytes.data(), bytes.size());
     if (bytes == kSignature) return true;
@@ -182,6 +190,7 @@ bool has_hdf5_signature(const FileReader& file) {
 
 std::string file_kind(const std::string& path) {
   try {
+    // Only improves messages: a failure here must not replace the error that is reported.
     return detect_kind(path);
   } catch (const std::exception&) {
     return {};

@@ -11,6 +11,7 @@
 namespace fq::detail::h5 {
 namespace {
 
+// The C library is not thread-safe in usual builds. Recursive, because helpers lock for themselves.
 std::recursive_mutex& mutex() {
   static auto* const instance = new std::recursive_mutex;  // handles may be closed by static destructors
   return *instance;
@@ -63,6 +64,8 @@ herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
 
 Lock::Lock() : guard_(mutex()) {
   if (locks_held++ > 0) return;  // the calls below clear the error stack of last_error
+  // The library never prints: the error stack becomes the message of an exception. Plugins are code from
+  // outside, which a data file must not load.
   H5Eget_auto2(H5E_DEFAULT, &printer_, &printer_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLget_loading_state(&plugins_);
@@ -98,12 +101,14 @@ File open(const FileReader& file) {
   if (!opened) fail(path, "", "is a damaged or truncated HDF5 file");
   void* descriptor = nullptr;
   check(H5Fget_vfd_handle(opened.get(), H5P_DEFAULT, &descriptor), path, "", "has no descriptor");
+  // `file` checked the path, HDF5 opened it again: both must have opened the same file.
   if (!file.is_same(*static_cast<const int*>(descriptor)))
     throw Replaced(path, "", fmt::format("[hdf5] {} was replaced while it was opened: read a copy", path));
   return opened;
 }
 
 File open(const std::string& path) {
+  // A writer may replace the file by a rename between the two openings. The next attempt sees the new file.
   constexpr int kMostAttempts = 100;
   for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
     try {
@@ -118,10 +123,11 @@ Shape dataspace_shape(hid_t space, const std::string& path, const std::string& d
   const auto kind = H5Sget_simple_extent_type(space);
   if (kind != H5S_SIMPLE && kind != H5S_SCALAR)
     throw FileError(path, dataset,
-                    fmt::format("[hdf5] {}:{} has no elements: give it a shape", path, dataset));
+                    fmt::format("[hdf5] {}:{} has no elements: write it with a shape", path, dataset));
   std::array<hsize_t, H5S_MAX_RANK> sizes{};
   const int rank =
       check(H5Sget_simple_extent_dims(space, sizes.data(), nullptr), path, dataset, "has no readable shape");
+  // As the limit of Tensor. The check divides, because the product of claimed sizes could wrap.
   constexpr hsize_t kMost = hsize_t{1} << 60;
   hsize_t count = 1;
   for (int axis = 0; axis < rank; ++axis) {
@@ -159,6 +165,7 @@ hid_t storage_type(DType dtype) {
 
 Type half_type() {
   Type type(H5Tcopy(H5T_IEEE_F32LE));
+  // IEEE half: sign at bit 15, 5 bits of exponent from bit 10, 10 of mantissa from bit 0.
   FQ_CALL(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "hdf5");
   FQ_CALL(H5Tset_size(type.get(), 2), "hdf5");
   FQ_CALL(H5Tset_ebias(type.get(), 15), "hdf5");

@@ -22,6 +22,7 @@ template <class... Args>
   throw BadChunk(fmt::format(text, std::forward<Args>(args)...));
 }
 
+// One step of the reduction modulo 65535, after each addition. It keeps the sums far below 2^32.
 std::uint32_t folded(std::uint32_t sum) { return (sum & 0xffff) + (sum >> 16); }
 
 /// Returns HDF5's checksum: sums of 16-bit words, the high byte first, modulo 65535.
@@ -48,6 +49,7 @@ Bytes strip_checksum(Bytes data) {
   return data;
 }
 
+// The shuffle filter stores byte 0 of all elements, then byte 1, ..
 Bytes unshuffled(const Bytes& data, std::size_t element_bytes) {
   const std::size_t count = element_bytes > 0 ? data.size() / element_bytes : 0;
   Bytes out = data;  // remaining bytes stay at the end
@@ -67,6 +69,7 @@ struct Inflater {
 };
 
 Bytes inflated(Bytes& data, std::size_t bytes) {
+  // Checked before allocation: a few stored bytes must not claim a chunk of 1 GiB.
   if (bytes > kSmallestStream && data.size() < bytes / kLargestCompression)
     bad("has a chunk of {} bytes, but {} are stored: it is damaged", bytes, data.size());
   Bytes out(bytes);
@@ -97,6 +100,7 @@ ChunkFilters::ChunkFilters(hid_t creation) {
     const auto id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &given, values.data(),
                                    label.size() - 1, label.data(), &configuration);
     const bool known = id == H5Z_FILTER_DEFLATE || id == H5Z_FILTER_SHUFFLE || id == H5Z_FILTER_FLETCHER32;
+    // Two deflate filters would need the unknown size between them.
     if (!known || (id == H5Z_FILTER_DEFLATE && std::exchange(deflated, true)))
       bad("is compressed with filter {} ({}): gzip (once), shuffle and fletcher32 are read: repack it with "
           "h5repack -f GZIP=4",
@@ -110,6 +114,8 @@ std::vector<std::byte> ChunkFilters::decode(std::vector<std::byte> stored, unsig
   std::size_t checksums = 0;
   for (std::size_t i = 0; i < filters_.size(); ++i)
     checksums += filters_[i].id == H5Z_FILTER_FLETCHER32 && (skipped >> i & 1) == 0;
+  // Filters are undone in the reverse order of writing. Bit i of `skipped` marks a filter that was not
+  // applied to this chunk.
   for (std::size_t i = filters_.size(); i-- > 0;) {
     if ((skipped >> i & 1) != 0) continue;
     if (filters_[i].id == H5Z_FILTER_FLETCHER32) {

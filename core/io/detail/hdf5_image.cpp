@@ -29,6 +29,7 @@ struct Image::Buffer {
   static void* copy(void* to, const void* from, std::size_t bytes, H5FD_file_image_op_t, void*) {
     return std::memcpy(to, from, bytes);
   }
+  // HDF5 copies and frees its properties, but the buffer has one owner: these callbacks do nothing.
   static void* same(void* self) { return self; }
   static herr_t keep(void*) { return 0; }
 };
@@ -55,6 +56,7 @@ Image::Image(std::size_t user_block) : buffer_(std::make_unique<Buffer>()) {
   const Properties creation(FQ_CALL(H5Pcreate(H5P_FILE_CREATE), "save_state"));
   H5FD_file_image_callbacks_t callbacks{Buffer::allocate, Buffer::copy, Buffer::resize, Buffer::release,
                                         Buffer::same,     Buffer::keep, buffer_.get()};
+  // The file exists in memory only. Its checksums are computed there, and AtomicFile writes it in one go.
   FQ_CALL(H5Pset_fapl_core(access.get(), kGrowth, false), "save_state");
   FQ_CALL(H5Pset_file_image_callbacks(access.get(), &callbacks), "save_state");
   FQ_CALL(H5Pset_userblock(creation.get(), user_block), "save_state");
@@ -67,6 +69,7 @@ Dataset Image::write(const std::string& name, hid_t type, const Shape& shape, co
   const Lock lock;
   const Properties links(FQ_CALL(H5Pcreate(H5P_LINK_CREATE), "save_state"));
   const Properties creation(FQ_CALL(H5Pcreate(H5P_DATASET_CREATE), "save_state"));
+  // Names are paths: "a/b/c" creates the groups "a" and "a/b".
   FQ_CALL(H5Pset_create_intermediate_group(links.get(), 1), "save_state");
   FQ_CALL(H5Pset_obj_track_times(creation.get(), false), "save_state");  // same state, same bytes
   const Space space = make_dataspace(shape);
@@ -80,6 +83,7 @@ Dataset Image::write(const std::string& name, hid_t type, const Shape& shape, co
 
 std::int64_t Image::offset(const Dataset& dataset) {
   const Lock lock;
+  // An empty dataset has no place in the file.
   if (H5Dget_storage_size(dataset.get()) == 0) return 0;
   return static_cast<std::int64_t>(H5Dget_offset(dataset.get()));
 }
@@ -104,6 +108,7 @@ void write_attribute(hid_t object, const char* name, std::string_view value) {
   const Lock lock;
   const Type type(FQ_CALL(H5Tcopy(H5T_C_S1), "save_state"));
   const std::string text(value);
+  // HDF5 has no strings of size 0: the terminating zero is stored too.
   FQ_CALL(H5Tset_size(type.get(), text.size() + 1), "save_state");
   FQ_CALL(H5Tset_cset(type.get(), H5T_CSET_UTF8), "save_state");
   const Space space(FQ_CALL(H5Screate(H5S_SCALAR), "save_state"));

@@ -33,6 +33,7 @@ bool has_object(hid_t file, const std::string& path, const std::string& name) {
   const Lock lock;
   for (std::size_t begin = 0; begin < name.size();) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
+    // HDF5 follows links in the middle of a name too, so every prefix is checked.
     const std::string step = name.substr(0, end);
     begin = end + 1;
     if (step.empty() || step.back() == '/') continue;
@@ -44,11 +45,13 @@ bool has_object(hid_t file, const std::string& path, const std::string& name) {
   return true;
 }
 
+// Limits of memory that an attribute may claim.
 constexpr std::size_t kMostTexts = std::size_t{1} << 20;
 constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
 
 std::string strip_padding(const char* begin, std::size_t size, H5T_str_t padding) {
   std::string text(begin, ::strnlen(begin, size));
+  // Fortran programs pad with spaces.
   if (padding == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
   return text;
 }
@@ -181,12 +184,14 @@ std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
   H5G_info_t info{};
   h5::check(H5Gget_info_by_name(body_->file.get(), at, &info, H5P_DEFAULT), path(), group, "is not a group");
   std::vector<std::string> names;
+  // The names appear in messages: a few of them are enough.
   for (hsize_t i = 0; i < std::min(info.nlinks, kListed); ++i) {
     std::string name(kLongestName, '\0');
     const auto length = H5Lget_name_by_idx(body_->file.get(), at, H5_INDEX_NAME, H5_ITER_INC, i, name.data(),
                                            name.size(), H5P_DEFAULT);
     h5::check(length, path(), group, "cannot be listed");
     name.resize(std::min(static_cast<std::size_t>(length), kLongestName - 1));
+    // Names come from the file and go into messages: control characters are escaped.
     names.push_back(one_line_name(std::move(name)));
   }
   return names;

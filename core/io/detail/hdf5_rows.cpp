@@ -17,6 +17,7 @@ constexpr hsize_t kFilterRoom = 4096;                          // bytes that a f
 }  // namespace
 
 void Hdf5Rows::Body::read(std::int64_t begin, std::int64_t end, std::byte* out) const {
+  // Chunks that were never written have no bytes in the file: their rows keep the fill value.
   if (grid_) fill(out, static_cast<std::size_t>((end - begin) * row_bytes));
   if (filters_ && !filters_->empty())
     read_chunks(begin, end, out);
@@ -66,6 +67,7 @@ Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, st
   const std::vector<hsize_t> offset(origin.begin(), origin.end());
   hsize_t stored = 0;
   if (H5Dget_chunk_storage_size(dataset.get(), offset.data(), &stored) < 0) check_unwritten(offset);
+  // Filters may add a few bytes to incompressible data. More means that the size itself is damaged.
   if (stored > bytes + bytes / 8 + kFilterRoom || stored > static_cast<hsize_t>(file_bytes_))
     refuse(fmt::format("has a chunk of {} bytes stored in {} bytes: it is damaged", bytes, stored));
   StoredChunk chunk{std::vector<std::byte>(stored), 0};
@@ -73,6 +75,7 @@ Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, st
   const auto read =
       H5Dread_chunk(dataset.get(), H5P_DEFAULT, offset.data(), &chunk.skipped, chunk.bytes.data());
   h5::check(read, path, name, fmt::format("has an unreadable chunk at {}", to_string(origin)));
+  // With this option HDF5 stores chunks that reach beyond the shape without filters.
   if (plain_edges_ && grid_->is_padded(origin)) chunk.skipped = ~0u;
   return chunk;
 }
@@ -92,6 +95,7 @@ std::vector<std::byte> Hdf5Rows::Body::read_chunk(const Shape& origin) const {
 std::vector<std::byte> Hdf5Rows::Body::converted(std::vector<std::byte> chunk, std::size_t elements) const {
   const h5::Lock lock;
   if (H5Tequal(file_type.get(), memory_type.get()) > 0) return chunk;
+  // H5Tconvert works in place, and the memory type may be larger than the type of the file.
   chunk.resize(std::max(chunk.size(), elements * fill_value_.size()));
   const auto status =
       H5Tconvert(file_type.get(), memory_type.get(), elements, chunk.data(), nullptr, H5P_DEFAULT);
@@ -117,6 +121,7 @@ void Hdf5Rows::read(std::int64_t begin, std::int64_t end, void* out) const {
 
 Tensor Hdf5Rows::read_all() const {
   const bool small = row_bytes() == 0 || shape()[0] <= kAlwaysRead / row_bytes();
+  // Checked before allocation: a damaged shape must not allocate terabytes.
   if (!small && !body_->is_stored()) body_->refuse_claim(shape()[0], row_bytes());
   Tensor all = Tensor::empty(shape(), dtype());
   read(0, shape()[0], all.mutable_raw());
@@ -139,6 +144,7 @@ bool is_half(hid_t type) {
 
 std::optional<DType> integer_type(std::size_t bytes, bool is_signed) {
   if (bytes == 1) return is_signed ? DType::i8 : DType::u8;
+  // u16 and u32 widen to the next signed type, which holds all of their values.
   if (bytes == 2) return is_signed ? DType::i16 : DType::i32;
   if (bytes == 4) return is_signed ? DType::i32 : DType::i64;
   if (bytes == 8) return DType::i64;
@@ -185,6 +191,7 @@ void Hdf5Rows::Body::refuse_claim(std::int64_t count, std::int64_t bytes) const 
 }
 
 bool Hdf5Rows::Body::is_stored() const {
+  // More rows than the stored bytes can expand to were never written.
   constexpr std::int64_t kLargestCompression = 1100;  // deflate reaches 1032
   const std::int64_t stored = std::min(stored_bytes(), file_bytes_);
   return row_bytes > 0 && shape[0] / kLargestCompression <= stored / row_bytes;
@@ -244,6 +251,7 @@ void Hdf5Rows::Body::take_chunks(hid_t creation) {
   std::array<hsize_t, H5S_MAX_RANK> sizes{};
   const int rank = H5Pget_chunk(creation, H5S_MAX_RANK, sizes.data());
   if (rank != static_cast<int>(shape.size())) refuse("has chunks of another rank: it is damaged");
+  // A chunk is in memory in both element types: the larger one counts.
   std::int64_t bytes = std::max(byte_size(dtype, 1), file_element_bytes_);
   Shape chunk;
   for (int axis = 0; axis < rank; ++axis) {
@@ -264,6 +272,7 @@ void Hdf5Rows::Body::take_chunks(hid_t creation) {
   } catch (const h5::BadChunk& error) {
     refuse(error.what());
   }
+  // Default fill values are 0. Others are read in the memory type, which is what `fill` copies.
   fill_value_.resize(static_cast<std::size_t>(byte_size(dtype, 1)));
   H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
   h5::check(H5Pfill_value_defined(creation, &defined), path, name, "has an unreadable fill value");

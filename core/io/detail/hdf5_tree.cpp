@@ -73,6 +73,8 @@ class ObjectHeader {
 
   TreeObject read(std::int64_t at) {
     const std::string head = from_.bytes(at, 16);
+    // Object header version 1 (HDF5 file format, section IV.A.1.a), which HDF5 writes by default. Byte 8 has
+    // the size of the first block.
     if (head[0] != 1) from_.refuse(name_, "has an object header of another version");
     TreeObject out;
     messages(out, at + 16, from_.number(head, 8, 4), 0);
@@ -85,6 +87,7 @@ class ObjectHeader {
     const std::string block = from_.bytes(at, std::min(length, std::int64_t{1} << 20));
     std::int64_t place = 0;
     for (std::int64_t count = 0; place + 8 <= static_cast<std::int64_t>(block.size()); ++count) {
+      // A message: type (2 bytes), size (2), flags and padding (4), then its text.
       const std::int64_t size = from_.number(block, place + 2, 2);
       const std::string_view all = block;
       if (count > kMostMessages || place + 8 + size > static_cast<std::int64_t>(all.size()))
@@ -163,12 +166,14 @@ class Hdf5Tree {
     if (!block.starts_with(kSuperblock) || block[13] != 8 || block[14] != 8 ||
         from_.number(block, 24, 8) != kHeaderBytes)
       from_.refuse("", "is not an HDF5 file as fakequant wrote it");
+    // Bytes 56 to 95 are the symbol table entry of the root group, with its object header address at 64.
     group(object(from_.number(block, 64, 8), ""), "", 0);
     return std::move(found_);
   }
 
  private:
   TreeObject object(std::int64_t at, const std::string& name) {
+    // Hard links could make a cycle or let one dataset claim its bytes many times.
     if (!seen_.insert(at).second) from_.refuse(name, "has a second name");
     return read_object_header(from_, at, name);
   }
@@ -196,6 +201,8 @@ class Hdf5Tree {
 
   void entries(std::int64_t at, std::int64_t count, const std::string& names, const std::string& prefix,
                int depth) {
+    // Symbol table entries of 40 bytes: offset of the name in the heap, address of the object header, cache
+    // type (2: soft link).
     const std::string all = from_.bytes(at + 8, 40 * count);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t from = from_.number(all, 40 * i, 8);

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Limits for texts from outside: memory, and recursion of readers of nested values.
 constexpr std::size_t kLargestText = std::size_t{16} << 20;
 constexpr std::size_t kDeepest = 64;
 constexpr std::size_t kMostKeys = 10000;  // readers search them linearly
@@ -128,6 +129,8 @@ class Builder {
     place(std::move(value));
     return true;
   }
+  // Appends the value to the innermost open container. The address stays valid while the container is open,
+  // as its parents get no new members meanwhile.
   ordered_json* place(ordered_json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     ordered_json& parent = *open_.back().value;
@@ -278,7 +281,7 @@ JsonText JsonText::from_value(ordered_json value, std::string text, std::string 
 std::shared_ptr<const JsonText> JsonText::load(const std::string& file, std::string what) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
-    throw FileError(file, "", fmt::format("[{}] '{}' is a folder: give a file", what, file));
+    throw FileError(file, "", fmt::format("[{}] '{}' is a folder: use a file", what, file));
   if (!std::filesystem::is_regular_file(file, error))
     throw FileError(file, "", fmt::format("[{}] there is no file '{}'", what, file));
   const FileReader bytes(file);
@@ -287,6 +290,7 @@ std::shared_ptr<const JsonText> JsonText::load(const std::string& file, std::str
   return std::make_shared<const JsonText>(text, std::move(what), file);
 }
 
+// Parses the text again: lines are needed for errors only, and values carry no positions.
 int JsonText::line(const std::string& pointer) const {
   int line = 1;
   LineFinder finder(pointer_steps(pointer), line);

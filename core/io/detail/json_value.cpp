@@ -14,6 +14,7 @@ namespace {
 
 /// Returns the value as shortened JSON text.
 std::string shortened_value(const ordered_json& value) {
+  // Lists and objects may be large: messages name their kind instead of their contents.
   const auto text = value.is_array() ? "a list" : value.is_object() ? "an object" : value.dump();
   return text.size() <= 60 ? text : text.substr(0, 57) + "..";
 }
@@ -36,6 +37,7 @@ void JsonValue::expect_keys(const std::vector<std::string>& allowed, std::string
   if (!is_object()) fail_type("an object");
   for (const auto& [key, value] : value_->items()) {
     if (std::ranges::find(allowed, key) != allowed.end()) continue;
+    // Fails at the unknown key, so that the message has its line.
     at(key).fail(fmt::format("unknown key '{}'{}{}{}", shortened(key), whose.empty() ? "" : " ", whose,
                              allowed.empty() ? ": it takes none" : did_you_mean(shortened(key), allowed)));
   }
@@ -47,6 +49,7 @@ JsonValue JsonValue::at(const std::string& key) const {
   if (!is_object()) fail_type("an object");
   const auto found = value_->find(key);
   if (found == value_->end()) fail(fmt::format("the key '{}' is missing", key));
+  // Each value carries its JSON pointer, from which an error finds its line.
   return {*text_, *found, pointer_ + "/" + json_pointer_token(key)};
 }
 
@@ -63,6 +66,7 @@ std::vector<JsonValue> JsonValue::elements() const {
 }
 
 std::int64_t JsonValue::integer(std::int64_t low, std::int64_t high) const {
+  // Numbers above the largest int64 are unsigned in nlohmann's value: `get<int64_t>` would wrap.
   const bool fits = value_->is_number_integer() &&
                     !(value_->is_number_unsigned() &&
                       value_->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()});
@@ -73,6 +77,7 @@ std::int64_t JsonValue::integer(std::int64_t low, std::int64_t high) const {
 
 double JsonValue::number(double low, double high) const {
   const double value = value_->is_number() ? value_->get<double>() : std::nan("");
+  // The negated form also rejects NaN, the value of everything that is not a number.
   if (!(value >= low && value <= high)) fail_type(fmt::format("a number from {} to {}", low, high));
   return value;
 }

@@ -23,6 +23,8 @@ namespace {
 }  // namespace
 
 LineFile::LineFile(std::string path) : path_(std::move(path)) {
+  // O_APPEND: lines of several processes do not overwrite each other. O_NOFOLLOW: a planted link must not
+  // redirect the file.
   file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file_ < 0 && errno == ELOOP)
     throw FileError(path_, "",
@@ -38,6 +40,7 @@ void LineFile::add_bytes(std::string_view bytes) {
   ssize_t written = 0;
   do written = ::write(file_, bytes.data(), bytes.size());
   while (written < 0 && errno == EINTR);
+  // One call per line keeps it whole. A short write to a file means that the disk is full.
   if (written != static_cast<ssize_t>(bytes.size())) fail_line(path_, written < 0 ? errno : ENOSPC);
 }
 

@@ -12,7 +12,9 @@
 namespace fq::detail {
 namespace {
 
+// As in PNG: a byte above 127, both line endings and Ctrl-Z show damage by text-mode transfers.
 constexpr std::array<unsigned char, 8> kMagic{0x89, 'F', 'Q', 'S', '\r', '\n', 0x1a, '\n'};
+// Offsets in the header. Numbers are little-endian. The last four bytes are the checksum of the others.
 constexpr std::size_t kVersionAt = 8, kCrcAt = 12, kLengthAt = 16, kListingAt = 24, kListingCrcAt = 32,
                       kKindAt = 36, kKindBytes = 32, kOwnCrcAt = kHeaderBytes - 4;
 
@@ -34,6 +36,7 @@ T get(const unsigned char* at) {
 
 bool inside(const FileReader& file, const StateHeader& header, const ListedDataset& entry) {
   const std::int64_t end = file.size() - header.listing_bytes;
+  // Without additions, which could overflow.
   return entry.offset >= kHeaderBytes && entry.offset <= end && entry.bytes <= end - entry.offset;
 }
 
@@ -60,6 +63,7 @@ ListedDataset listed_dataset(const nlohmann::json& item) {
 
 /// Returns an empty listing if there is none or it is damaged.
 std::vector<ListedDataset> whole_listing(const FileReader& file, const StateHeader& header) {
+  // The listing is the end of the body.
   if (header.listing_bytes == 0) return {};
   std::string text(static_cast<std::size_t>(header.listing_bytes), '\0');
   file.read(kHeaderBytes + header.body_bytes - header.listing_bytes, text.data(), text.size());
@@ -111,6 +115,7 @@ StateHeader read_header(const FileReader& file) {
     fail(file, "is damaged: its header");
   StateHeader header;
   header.version = get<std::uint32_t>(&block[kVersionAt]);
+  // After the checksum: a damaged version must not send the user to a newer program.
   if (header.version > kFormatVersion)
     fail(file, fmt::format("has format version {}, this program reads up to {}: use a newer fakequant",
                            header.version, kFormatVersion));
@@ -134,6 +139,7 @@ void refuse_part(const FileReader& file, const std::string& name, const std::str
 }
 
 void verify_body(const FileReader& file, const StateHeader& header) {
+  // Finds the damaged part for the message.
   if (file.checksum(kHeaderBytes, header.body_bytes) == header.body_crc) return;
   for (const auto& entry : whole_listing(file, header))
     if (damaged(file, header, entry))

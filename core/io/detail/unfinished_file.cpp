@@ -45,6 +45,8 @@ bool is_written(const std::string& path) {
   const CloseFile other{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
   struct stat status {};
   if (other.file < 0 || ::fstat(other.file, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  // A writer holds a lock until it ends in any way. A free lock means that it was killed, and its file is
+  // garbage.
   if (::flock(other.file, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK;
   if (is_open_file(other.file, path)) ::unlink(path.c_str());
   return false;
@@ -61,11 +63,13 @@ int sync_folder(const std::string& folder) {
   const int open = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int error = open < 0 || ::fsync(open) != 0 ? errno : 0;
   if (open >= 0) ::close(open);
+  // Some file systems cannot sync a folder, and a folder may be writable but not readable.
   return error == EACCES || error == EINVAL ? 0 : error;
 }
 
 std::string companion_name(const std::string& path, const std::string& what) {
   std::string name = std::filesystem::path(path).filename().string();
+  // The checksum keeps the names of different targets apart.
   if (name.size() > kLongestPart)
     name = fmt::format("{}~{:08x}", name.substr(0, kLongestPart), crc32c(name.data(), name.size()));
   return fmt::format(".{}.fakequant-{}", name, what);
@@ -85,12 +89,16 @@ UnfinishedFile::UnfinishedFile(std::string target, unsigned mode) : UnfinishedFi
   for (int attempt = 0;; ++attempt) {
     if (alone()) {  // removes files of killed writers before adding one
       create();
+      // Creating and locking are two steps, so another writer may appear in between: checks again with the
+      // lock.
       if (lock() && alone()) break;
       remove();
     }
     if (attempt == kAttempts) raise(EWOULDBLOCK);
+    // Random waiting times that double: two writers do not retry in step.
     std::this_thread::sleep_for(std::chrono::milliseconds(1 + std::random_device()() % (2u << attempt)));
   }
+  // The new file gets the permissions of the file that it replaces.
   if (mode != 0) (void)::fchmod(file_, mode);
 }
 

@@ -28,11 +28,14 @@ Minifloat Minifloat::of(FloatFormat format) noexcept {
   return make(format.exponent, format.mantissa, format.max());
 }
 
+// A format without infinity and NaN: the top exponent holds numbers, as in OCP MX.
 Minifloat Minifloat::finite(int exponent, int mantissa) noexcept {
   const int top = (1 << exponent) - 1 - bias(exponent);
   return make(exponent, mantissa, std::ldexp(2.0f - std::ldexp(1.0f, -mantissa), top));
 }
 
+// ModelOpt and torchao use the logarithm rounded to f32: slightly above a power of two it rounds onto the
+// power, and ceil then does not go up.
 float log2_rounded(float v) noexcept { return static_cast<float>(std::log2(static_cast<double>(v))); }
 
 float decode_e8m0(std::uint8_t code) noexcept {

@@ -29,6 +29,8 @@ bool AttentionSamples::takes(const AttentionShape& shape, bool causal, Device de
          AttentionBlocks(shape, rows, device).may_be_samples();
 }
 
+// S = Q K^T and Y = P V of all heads are one batched product: the engine reads the matrices of the heads at
+// their row stride, so no head is copied.
 AttentionSamples::AttentionSamples(const AttentionShape& shape, bool causal, double scale)
     : shape_(shape), rows_{shape.heads, shape.queries, shape.keys, 0, causal, scale, {}} {}
 
@@ -79,6 +81,8 @@ std::vector<Tensor> AttentionSamples::backward(const Tensor& dy, const Tensor& q
       return Part{x.slice(i, i + 1).to(factors), rows, columns};
     };
     const auto scores = [&](const Tensor& x) { return Part{x, shape_.queries, shape_.keys, false}; };
+    // Recomputes P with the bits of forward. Then dV = P^T dY, dP = dY V^T, dS = scale * P (dP - rowsum(dP
+    // P)), dQ = dS K and dK = dS^T Q.
     const Tensor p = weights(i, q, k);
     const Part rows = factor(dy, shape_.queries, shape_.value_width);
     multiply(scores(p.to(factors)), true, rows, false, part(out[2], shape_.keys, shape_.value_width));
@@ -131,6 +135,8 @@ void product_over_keys(bool apart, const Tensor& a, const Tensor& b, Tensor& out
 
 }  // namespace
 
+// The block sizes depend on the shape and the kind of device only, never on the number of threads: the order
+// of all sums follows from them.
 AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device,
                                  bool all_keys)
     : shape_(shape),
@@ -163,6 +169,7 @@ std::int64_t AttentionBlocks::block_row_count(std::int64_t row) const {
 /// sum their last keys in another order than the rest.
 std::int64_t AttentionBlocks::keys_of_rows(std::int64_t end) const {
   if (!in_heads_ || all_keys_) return shape_.keys;
+  // See AttentionRows::visible, for the last row before `end`.
   const std::int64_t seen = shape_.keys - shape_.queries + (end - 1) % shape_.queries + 1;
   return std::clamp<std::int64_t>((seen + kKeysTogether - 1) / kKeysTogether * kKeysTogether, 0, shape_.keys);
 }
@@ -203,6 +210,8 @@ Tensor AttentionBlocks::weights(const Tensor& q, const Tensor& k, const Tensor& 
   if (block.keys == 0) return p;
   product(apart_, block_queries(q, block), false, block_keys(k, block), true, p);
   const std::int64_t first = block.group * group_rows_ + block.row;
+  // `visible` depends on keys - queries, which stays the same, and on the position of the query in its head.
+  // Rows are therefore numbered again for heads of the reduced number of queries.
   AttentionRows rows = rows_;  // without the last keys, and the queries that see only these
   rows.keys = block.keys;
   rows.queries -= shape_.keys - block.keys;
@@ -235,7 +244,8 @@ std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q,
     run(dv.device(), &Kernels::fill, dv, 0.0);
     return out;
   }
-  if (in_heads_) {  // no block may read the last keys
+  // The first block of a group overwrites only the keys that it reads, and later blocks add to the rest.
+  if (in_heads_) {
     run(dk.device(), &Kernels::fill, dk, 0.0);
     run(dv.device(), &Kernels::fill, dv, 0.0);
   }
@@ -243,6 +253,8 @@ std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q,
   each([&](const Block& block) {
     const Tensor p = weights(q, k, mask, block), rows = block_queries(gradient, block);
     Tensor dp = empty_tensor(p.shape(), p), part = block_queries(dq, block);
+    // dk and dv of a group are sums over its blocks of query rows. These blocks run one after another, so the
+    // sums have the same bits for any number of threads.
     const auto accumulate_product = [&](Tensor& sum, const Tensor& left, const Tensor& right) {
       Tensor own = block_keys(sum, block);
       if (block.row == 0 || own.numel() == 0) return product(apart_, left, true, right, false, own);

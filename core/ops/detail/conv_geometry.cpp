@@ -12,12 +12,13 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 constexpr std::int64_t kLargest = 1 << 24;  // of strides, paddings, dilations: avoids overflow of sizes
 
+// Returns one number per axis. A single number applies to all axes, none means `fallback`.
 Numbers one_an_axis(const Numbers& given, std::int64_t fallback, int axes, std::int64_t least,
                     std::string_view what, std::string_view function) {
   Numbers all = given;
   if (all.empty()) all = {fallback};
   if (all.size() == 1) all.resize(static_cast<std::size_t>(axes), all[0]);
-  FQ_CHECK(static_cast<int>(all.size()) == axes, function, "{} has {} numbers: give {} or one", what,
+  FQ_CHECK(static_cast<int>(all.size()) == axes, function, "{} has {} numbers: use {} or one", what,
            given.size(), axes);
   for (const auto value : all)
     FQ_CHECK(least <= value && value <= kLargest, function, "{} is {}: it must be {} to {}", what, value,
@@ -63,6 +64,7 @@ ConvShape with_options(ConvShape s, const ops::ConvOptions& options) {
   return s;
 }
 
+// Returns the extent of a dilated kernel in input elements.
 std::int64_t reach(std::int64_t kernel, std::int64_t dilation) { return (kernel - 1) * dilation + 1; }
 
 /// Returns the number of kernel positions along each axis of the image. Checks the channels.
@@ -71,7 +73,7 @@ Numbers positions(const Shape& x, const Shape& w, const ops::ConvOptions& o, std
   check_groups(o.groups, x[1], "input", function);
   check_groups(o.groups, w[0], "output", function);
   FQ_CHECK(x[1] == w[1] * o.groups, function,
-           "the input {} has {} channels, the weight {} with groups {} takes {}", to_string(x), x[1],
+           "the input {} has {} channels, the weight {} with groups {} expects {}", to_string(x), x[1],
            to_string(w), o.groups, w[1] * o.groups);
   Numbers reaches, sizes, out;
   bool fits = true;
@@ -92,13 +94,15 @@ Numbers transposed_sizes(const Shape& x, const Shape& w, const ops::ConvOptions&
                          std::string_view function) {
   check_ranks(x, w, static_cast<int>(o.stride.size()), function);
   check_groups(o.groups, x[1], "input", function);
-  FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} takes {}", to_string(x), x[1],
-           to_string(w), w[0]);
+  FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} expects {}", to_string(x),
+           x[1], to_string(w), w[0]);
   Numbers out;
   bool fits = true;
   for (std::size_t i = 0; i < o.stride.size(); ++i) {
     FQ_CHECK(extra[i] < o.stride[i], function, "output_padding is {}: it must be less than the stride {}",
              extra[i], o.stride[i]);
+    // The inverse of the formula in `positions`, as in torch.nn.ConvTranspose. Several input sizes give one
+    // output size; `extra` (output_padding) selects among them.
     out.push_back((x[2 + i] - 1) * o.stride[i] - 2 * o.padding[i] + reach(w[2 + i], o.dilation[i]) +
                   extra[i]);
     fits = fits && x[2 + i] > 0 && out[i] > 0;
@@ -142,9 +146,12 @@ ConvShape conv_transpose_shape(const Shape& x3, const Shape& w3, const ops::Conv
                                const Numbers& output_padding, std::string_view function) {
   const auto out = pair(transposed_sizes(x3, w3, options, output_padding, function), 1);
   const Shape x = lifted(x3), w = lifted(w3);
+  // Swaps input and output: the kernels compute a transposed convolution as the input gradient of this one.
   return with_options({x[0], w[1] * options.groups, out[0], out[1], x[1], w[2], w[3], x[2], x[3]}, options);
 }
 
+// Padding along the depth is part of the gather below (index -1 reads a zero slab), so the plane has only the
+// padding of its height and width.
 VolumeShape conv_shape_of_volumes(const Shape& x, const Shape& w, const ops::ConvOptions& options,
                                   std::string_view function) {
   const Numbers out = positions(x, w, options, function);
@@ -152,6 +159,7 @@ VolumeShape conv_shape_of_volumes(const Shape& x, const Shape& w, const ops::Con
   s.plane = with_options({x[0] * out[0], x[1] * w[2], x[3], x[4], w[0], w[3], w[4], out[1], out[2]}, options);
   for (std::int64_t slab = 0; slab < s.slabs; ++slab)
     for (std::int64_t tap = 0; tap < s.taps; ++tap) {
+      // Negative indices in the front padding already mean zeros.
       const std::int64_t d = slab * options.stride[0] - options.padding[0] + tap * options.dilation[0];
       s.from.push_back(d < s.depth ? d : -1);
     }
@@ -166,6 +174,8 @@ VolumeShape conv_transpose_shape_of_volumes(const Shape& x, const Shape& w, cons
       {x[0] * out[0], w[1] * options.groups, out[1], out[2], x[1] * w[2], w[3], w[4], x[3], x[4]}, options);
   for (std::int64_t slab = 0; slab < s.slabs; ++slab)
     for (std::int64_t tap = 0; tap < s.taps; ++tap) {
+      // Input slab d adds tap t to output slab d * stride - padding + t * dilation. Solved for d; there is
+      // none if the stride does not divide.
       const std::int64_t at = slab + options.padding[0] - tap * options.dilation[0];
       const std::int64_t d = at / options.stride[0];
       s.from.push_back(at >= 0 && at % options.stride[0] == 0 && d < s.depth ? d : -1);

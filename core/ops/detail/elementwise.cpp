@@ -5,6 +5,7 @@
 namespace fq::detail {
 namespace {
 
+// Returns the layout of the operand that has the shape of the result, so that the usual case needs no copy.
 Layout result_layout(const Tensor& a, const Tensor& b, const Shape& shape) {
   if (shape.size() != 4) return Layout::row_major;
   if (a.shape() == shape) return a.layout();

@@ -21,6 +21,8 @@ EngineWeight engine_weight(const QuantizedTensor& w, RowEngine engine) {
   const Tensor scales =
       w.grid.scale.to(Layout::row_major).reshape(w.grid.granularity.scale_shape(w.codes.shape()));
   if (engine == RowEngine::ggml)
+    // llama.cpp repacks only 4-bit weights whose number of outputs is a multiple of 8. Plain buffers add in
+    // another order.
     run(codes.device(), &Kernels::ggml_operand, codes, scales, bits != 4 || out.outputs % 8 != 0,
         out.operand);
   else
@@ -69,6 +71,7 @@ EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias)
          y = Tensor::empty({x.dim(0), w.outputs}, DType::f32, device);
   run(device, &Kernels::ggml_blocks, x, Tensor(), GgmlRounding::activation, std::string(kNan), codes, steps);
   const Tensor scales = steps.to(DType::f32);
+  // y is the sum over blocks b of (sum of 32 q_x * q_w) * d_x[b] * d_w[b], in the order of the engine.
   run(device, &Kernels::ggml_product, codes, scales, w.operand, bias, y);
   QuantizedTensor rounded{codes, {}, {}};
   rounded.grid.granularity = Granularity::blocks({{-1, ggml_block}});
@@ -84,6 +87,8 @@ GgmlBlocks ggml_weight_blocks(const Tensor& w, const Tensor& extreme_codes, Ggml
   return out;
 }
 
+// x: [M, K], one asymmetric int8 grid per row. qc8w weights have exact int32 sums with a correction for the
+// zero point; weights of up to 4 bits (qb4w) have a kernel of their own, as their blocks end in floats.
 EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias) {
   const Device device = x.device();
   Tensor codes = Tensor::empty(x.shape(), DType::i8, device),
@@ -107,6 +112,7 @@ EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bi
 
 EngineRows ort_rows(const Tensor& x, std::int64_t ranges, const EngineWeight& w, const Tensor& bias) {
   const Device device = x.device();
+  // `ranges` is 1, or the number of samples: rows of a sample are contiguous.
   const std::int64_t rows = x.dim(0), columns = x.dim(1), outputs = w.sums.numel();
   Tensor codes = Tensor::empty({ranges, x.numel() / ranges}, DType::u8, device),
          grids = Tensor::empty({ranges, 2}, DType::f32, device);

@@ -28,6 +28,8 @@ Tensor empty_like(const Tensor& x, Layout layout) {
 bool is_plain(const QuantizedTensor& x) {
   return x.grid.format.is_integer() && x.grid.granularity.is_per_tensor();
 }
+// The kernels have no elements of 4 bits, and the scales of blocks or channels would have to move with the
+// codes.
 bool is_movable(const QuantizedTensor& x) {
   return x.grid.granularity.is_per_tensor() && bit_width(x.codes.dtype()) >= 8;
 }
@@ -62,6 +64,8 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
   const auto backward = [move, from = x.shape()](const Tensor& dy) {
     return std::vector<Tensor>{moved_back(dy, move, from)};
   };
+  // Rearranging commutes with every elementwise function. Codes and sums therefore move without rounding, and
+  // the layers around a reshape or a slice stay in integers.
   if (const auto* codes = x.quantized(); codes != nullptr && is_movable(*codes))
     return record(op, with_codes(*codes, moved(codes->codes, move)), {x}, backward, std::move(attributes));
   if (const auto* sums = x.accumulator())
@@ -75,6 +79,7 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
       move);
 }
 
+// Window i covers floor(i * from / to) up to ceil((i + 1) * from / to), as in PyTorch; windows may overlap.
 AxisMix adaptive_shares(std::int64_t from, std::int64_t to) {
   AxisMix mix;
   for (std::int64_t i = 0; i < to; ++i) {

@@ -23,6 +23,8 @@ int significand(const Format& format) {
   return format.is_integer() ? format.bits() : format.floating().mantissa + 1;
 }
 
+// Returns whether every factor is exact in bfloat16, which has 8 significant bits. A code of c bits times a
+// scale of s bits has at most c + s significant bits; a power of two (s = 1) adds none.
 bool is_factor(const QuantizedTensor& x, int axis) {
   constexpr int bfloat16_bits = 8;
   const int code = significand(x.grid.format), scale = x.grid.scale_bits;
@@ -37,6 +39,8 @@ std::shared_ptr<const ProductOrigin> product_origin(const QuantizedTensor& x, co
   const Grid& grid = w.grid;
   const bool symmetric = grid.format.lower() == -grid.format.bound();
   const bool ranges = grid.amax.numel() == 1 || grid.amax.numel() == channels;
+  // Batch norm folds into amax and divides by the bound again. This gives the scale of the folded layer only
+  // if the scale here is fl(amax / bound).
   if (grid.raised || grid.scale_bits != 0 || !symmetric || !ranges) return nullptr;
   return std::make_shared<const ProductOrigin>(ProductOrigin{
       x.grid.scale, grid.amax, grid.format.bound(), bias.defined() ? bias.tensor() : Tensor(), largest_sum});
@@ -55,6 +59,8 @@ Tensor factor_scale(const QuantizedTensor& x, int axis) {
              : Tensor::full({}, static_cast<double>(x.grid.unit), DType::f32, x.codes.device());
 }
 
+// One scale for x and one per output channel for w factor out of the sum over k, so the sum has only integer
+// codes. Other granularities can still give exact bf16 factors.
 CodeKind code_kind(const Variable& x, const Variable& w, int w_axis) {
   const auto* a = x.quantized();
   const auto* b = w.quantized();
@@ -76,6 +82,7 @@ std::int64_t largest_sum(const QuantizedTensor& x, const QuantizedTensor& w, std
                          std::string_view function) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::int64_t product = largest_code(x.grid.format.integer()) * largest_code(w.grid.format.integer());
+  // The bound is for the worst case of all codes, so no partial sum overflows in any order of summation.
   FQ_CHECK(terms <= most / product, function,
            "a sum of {} products of {} and {} codes may reach {} * {}: int32 holds {} such terms; use fewer "
            "bits or groups",
@@ -95,6 +102,7 @@ Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedT
                   product_scale(x, w, w_axis, channels),
                   axis,
                   product_origin(x, w, bias, channels, largest_sum)};
+  // `largest_sum` limits the bias code: bias plus sum must fit int32 too.
   if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum, bias_nan_message(w.grid));
   return {std::move(out)};
 }
@@ -130,6 +138,8 @@ Tensor block_factor(const QuantizedTensor& x, DType dtype) {
   const Device device = x.codes.device();
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   if (device.is_meta()) return out;  // the scales of fixed blocks are not available
+  // Dividing by `unit` leaves a scale of `scale_bits` bits. `unit` itself is applied once to the finished
+  // product.
   QuantizedTensor by_unit{x.codes, x.grid, {}};
   if (x.grid.unit != 1) {
     const Tensor inverse = Tensor::full({}, static_cast<double>(1.0f / x.grid.unit), DType::f32, device);
@@ -159,6 +169,8 @@ Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
 CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis)
     : x_{x.codes, x.grid, {}}, w_{w.codes, w.grid, {}}, w_axis_(w_axis), type_(backward_type()) {}
 
+// dY' = dY * s_w, see BackwardType. The bias gradient is a sum of the same elements, so one pass over dY
+// makes both. It is not fused for 16-bit and f64 gradients.
 Tensor CodeGradients::dy(const Tensor& dy, Tensor* db) const {
   const Tensor floats = dy.to(DType::f32);
   if (type_ == BackwardType::fp32) return floats;
@@ -202,6 +214,7 @@ Tensor FloatGradients::rounded(const Tensor& t, Tensor* sums) const {
   return scaled(t.to(DType::f32), one, sums == nullptr ? 1 : channel_count(t), DType::bf16, sums);
 }
 
+// Values of blocks are written as bf16 directly, without an f32 tensor in between.
 Tensor FloatGradients::factor(const Kept& kept) const {
   if (!kept.codes) return rounded(kept.floats.get());
   const QuantizedTensor& q = *kept.codes;
@@ -238,19 +251,24 @@ Tensor select_rows(const Tensor& x, const std::vector<std::int64_t>& from) {
 Tensor product_input_gradient(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
   const auto count = static_cast<std::size_t>(dy.dim(0));
-  const std::size_t taken = rows ? std::max(rows->size(), p.fewest_rows) : count;
-  if (taken >= count || dy.dtype() != DType::bf16 || !p.same_weights) return p.backward_x(dy, p.weight(w));
-  std::vector<std::int64_t> there = *rows, back(count, -1);
-  there.resize(taken, -1);
+  const std::size_t row_count = rows ? std::max(rows->size(), p.fewest_rows) : count;
+  if (row_count >= count || dy.dtype() != DType::bf16 || !p.same_weights)
+    return p.backward_x(dy, p.weight(w));
+  // dx = dY * W is independent per row: multiplies only the rows that `reads` names, and scatters the
+  // results. Zero rows pad the input to `fewest_rows`, which keeps the order of the sums.
+  std::vector<std::int64_t> selected = *rows, target_rows(count, -1);
+  selected.resize(row_count, -1);
   for (std::size_t i = 0; i < rows->size(); ++i)
-    back[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
-  return select_rows(p.backward_x(select_rows(dy, there), p.weight(w)), back);
+    target_rows[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
+  return select_rows(p.backward_x(select_rows(dy, selected), p.weight(w)), target_rows);
 }
 Tensor product_weight_gradient(const Product& p, const Tensor& x, const Tensor& dy) {
   const ProfileScope profile("dW");
   return p.backward_w(p.input(x), dy);
 }
 
+// Forward multiplies floats. Backward keeps the codes of a quantized factor instead of its floats, which
+// takes a quarter of the memory for int8.
 Variable float_product(const Shared& p, const Variable& x, const Variable& w, const Variable& bias) {
   const Variable a = x.as_float(), b = w.as_float();
   check_factors(a.tensor(), b.tensor(), p->name);
@@ -283,11 +301,12 @@ Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedT
 
 /// Returns how to recompute the sums: multiplies the codes of x and w, which backward keeps anyway.
 Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTensor& w, const Value& y) {
-  ProductSums without = std::get<ProductSums>(std::get<Accumulator>(y).value);
-  without.sums = {};
-  const auto kept = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.grid, {}}; };
-  return [p, a = kept(x), b = kept(w), without] {
-    ProductSums out = without;
+  // The closure must not hold the sums that it recomputes.
+  ProductSums result = std::get<ProductSums>(std::get<Accumulator>(y).value);
+  result.sums = {};
+  const auto without_mask = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.grid, {}}; };
+  return [p, a = without_mask(x), b = without_mask(w), result] {
+    ProductSums out = result;
     out.sums = integer_sums(*p, a, b);
     return Value(Accumulator{std::move(out)});
   };
@@ -300,11 +319,13 @@ Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTe
                            product_scale(x, w, p.weight_axis, p.channels), bias));
 }
 
+// y is an accumulator (integers) or floats (factors). Both use the backward algebra of BackwardType, which
+// reads codes and scales but not y.
 Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const Variable& w,
                       const Variable& bias) {
   const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
   FQ_CHECK(a.codes.device() == b.codes.device(), p->name,
-           "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
+           "the input is on {}, the weight on {}: use both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
   Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
   auto backward = [p, codes = CodeGradients(a, b, p->weight_axis),
@@ -343,19 +364,18 @@ DType product_dtype(const Tensor& factor) { return factor.dtype() == DType::f64 
 
 void check_factors(const Tensor& x, const Tensor& w, std::string_view function) {
   FQ_CHECK(x.dtype() == w.dtype() && (x.dtype() == DType::f32 || x.dtype() == DType::f64), function,
-           "the input is {}, the weight {}: give both as f32, or both as f64", name(x.dtype()),
+           "the input is {}, the weight {}: use both as f32, or both as f64", name(x.dtype()),
            name(w.dtype()));
-  FQ_CHECK(x.device() == w.device(), function,
-           "the input is on {}, the weight on {}: give both on one device", to_string(x.device()),
-           to_string(w.device()));
+  FQ_CHECK(x.device() == w.device(), function, "the input is on {}, the weight on {}: use both on one device",
+           to_string(x.device()), to_string(w.device()));
 }
 
 void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, std::string_view function) {
   if (!bias.defined()) return;
-  FQ_CHECK(bias.shape() == Shape{channels}, function, "the bias is {}, the output has {} channels: give [{}]",
+  FQ_CHECK(bias.shape() == Shape{channels}, function, "the bias is {}, the output has {} channels: use [{}]",
            to_string(bias.shape()), channels, channels);
   FQ_CHECK(bias.device() == x.device(), function,
-           "the bias is on {}, the input on {}: give both on one device", to_string(bias.device()),
+           "the bias is on {}, the input on {}: use both on one device", to_string(bias.device()),
            to_string(x.device()));
   const auto* floats = std::get_if<Tensor>(&x.value());
   const DType dtype = floats != nullptr ? floats->dtype() : DType::f32;

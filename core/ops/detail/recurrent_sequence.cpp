@@ -14,10 +14,12 @@
 namespace fq::detail {
 namespace {
 
+// Largest u8 code of DynamicQuantizeLinear.
 constexpr std::int64_t kLargestInput = 255;
 
 }  // namespace
 
+// An asymmetric input with zero point z needs them: sum (q_x - z) * q_w = sum q_x * q_w - z * sum q_w.
 Tensor row_sums(const QuantizedTensor& w) {
   const std::int64_t channels = w.codes.dim(0), terms = w.codes.dim(1);
   Tensor out = Tensor::empty({1, channels}, DType::i32, w.codes.device());
@@ -47,15 +49,16 @@ RowProduct::RowProduct(const Variable& weight, ops::DynamicRange range, std::int
   if (range != ops::DynamicRange::none) {
     FQ_CHECK(
         has_integer_rows(weight), op,
-        "products of integers need weights of integer codes of up to 8 bits, with one scale or one a row: "
-        "quantize them so, or give no range");
+        "integer products need weights with integer codes of up to 8 bits, and one scale or one per row: "
+        "quantize the weights, or use no range");
     codes_ = *weight.quantized();
     codes_.mask = {};
     ranges_ = range == ops::DynamicRange::tensor ? 1 : std::max<std::int64_t>(batch, 1);
     const Codes codes = as_codes(codes_, codes_.codes);
     const std::int64_t terms = codes_.codes.dim(1), product = kLargestInput * codes.largest;
+    // Worst case of all codes: no partial sum leaves int32.
     FQ_CHECK(terms <= std::numeric_limits<std::int32_t>::max() / product, op,
-             "sums of {} products of codes leave int32: use fewer features", terms);
+             "sums of {} products of codes exceed int32: use fewer features", terms);
     weight_sums_ = row_sums(codes_);
   } else {
     floats_ = Saved(weight.as_float().tensor());
@@ -148,7 +151,8 @@ RecurrentSequence::RecurrentSequence(const RecurrentInputs& inputs, bool with_gr
   if (!keeps_) gates_ = state_sums_ = cells_ = x_.floats = x_.codes = {};
 }
 
-/// Computes the input sums, and allocates the results of the steps.
+/// Computes the input sums, and allocates the results of the steps. x: [N, L, I]. W x_t + b does not depend
+/// on the state, so one product of L*N rows computes it for all steps.
 void RecurrentSequence::begin(const RecurrentInputs& inputs) {
   const Tensor x = inputs.x.tensor();
   const std::int64_t columns = gate_count(cell_) * width_;
@@ -157,6 +161,8 @@ void RecurrentSequence::begin(const RecurrentInputs& inputs) {
   gates_ = make({steps_, batch_, columns});
   Tensor sums = rows(gates_);
   of_input_.multiply(x_, sums);
+  // The backward pass of a GRU needs R_n h + c_n of every step: the gradient of the reset gate is a product
+  // with it. The other cells use the sums within the step only.
   state_sums_ = make({keeps_ && cell_ == RecurrentCell::gru ? steps_ : 1, batch_, columns});
   states_ = make({steps_ + 1, batch_, width_});
   matrix(states_, 0).copy_from(initial(inputs.hidden));
@@ -216,6 +222,7 @@ void RecurrentSequence::forward_step(std::int64_t step) {
   if (cell_ == RecurrentCell::gru) call.before = state;
   if (lstm) {
     call.before = matrix(cells_, cell_at);
+    // Without a gradient one buffer holds the cell state, which the step updates in place.
     call.cell = cells_.dim(0) > 1 ? matrix(cells_, step + 1) : call.before;
   }
   run(state.device(), &Kernels::recurrent_step, call);
@@ -224,7 +231,8 @@ void RecurrentSequence::forward_step(std::int64_t step) {
 
 Tensor RecurrentSequence::output() const { return from_steps(states_.slice(1, steps_ + 1)); }
 
-/// Returns the values that were multiplied with the state weights, [L*N, H].
+/// Returns the values that were multiplied with the state weights, [L*N, H]. The weight gradient needs the
+/// rounded states that forward multiplied, not the float states.
 Tensor RecurrentSequence::state_rows() const {
   if (state_rows_.empty()) return rows(states_.slice(0, steps_));
   Tensor out = Tensor::empty({steps_, batch_, width_}, states_.dtype(), states_.device());
@@ -245,6 +253,8 @@ void RecurrentSequence::backward_steps(const Tensor& dy, StepGradients& out) con
   out.of_state = gru ? Tensor::empty(gates_.shape(), dy.dtype(), dy.device()) : out.gates;
   out.state = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
   if (gru || lstm) out.carried = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
+  // d h_{t-1} = d(R h_{t-1}) * R. `carried` is the direct path: z * dh in a GRU, the gradient of the cell
+  // state in an LSTM.
   const Tensor weight = of_state_.values();
   for (std::int64_t step = steps_ - 1; step >= 0; --step) {
     RecurrentStepBackward call{.kind = cell_,

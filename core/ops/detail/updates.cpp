@@ -62,6 +62,7 @@ void run_sgd(std::span<const SgdUpdate> updates, const SgdStep& step) {
   arrays.reserve(updates.size());
   for (std::size_t i = 0; i < updates.size(); ++i) {
     if (updates[i].parameter.dtype() != cpp_dtype<T>) continue;
+    // Copies of handles: the kernels write through them into the caller's tensors.
     SgdUpdate u = updates[i];
     arrays.push_back({u.parameter.numel(), elements<T>(u.parameter), elements<T>(gradients[i]),
                       elements<T>(u.momentum), static_cast<T>(u.learning_rate),
@@ -84,6 +85,8 @@ detail::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const Ad
           .gradient = elements<T>(gradient),
           .mean = elements<T>(u.mean),
           .square = elements<T>(u.square),
+          // The bias corrections are two factors per step, so that the kernel computes no power per element.
+          // Decoupled decay (AdamW) is the factor `keep` of the parameter.
           .rate = static_cast<T>(rate / (1 - std::pow(step.beta1, t))),
           .root = static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, t))),
           .weight_decay = static_cast<T>(step.decoupled ? 0 : decay),
@@ -112,6 +115,7 @@ void run_adam(std::span<const AdamUpdate> updates, const AdamStep& step) {
 /// Converts the f64 fields to the target type, each rounded once.
 template <class T, class To, class From, std::size_t... I>
 To rounded(const From& from, std::index_sequence<I...>) {
+  // A rule consists of numbers only, so a cast to an array converts the fields of any rule.
   const auto numbers = std::bit_cast<std::array<double, sizeof...(I)>>(from);
   return std::bit_cast<To>(std::array<T, sizeof...(I)>{static_cast<T>(numbers[I])...});
 }
@@ -139,7 +143,7 @@ void run_rules(std::span<const RuleUpdate<Rule>> updates, double scale) {
 }
 
 void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
-  FQ_CHECK(a.size() == b.size(), op, "the lists have {} and {} tensors: give lists of equal length", a.size(),
+  FQ_CHECK(a.size() == b.size(), op, "the lists have {} and {} tensors: use lists of equal length", a.size(),
            b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     check_parameter(a[i], op);
@@ -231,6 +235,7 @@ void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {
   detail::run(device, &detail::Kernels::swap_contents, arrays, device);
 }
 
+// One kernel call for all tensors: on a GPU each call would wait.
 double norm(std::span<const Tensor> tensors) {
   std::vector<Tensor> given;
   for (const auto& t : tensors) {

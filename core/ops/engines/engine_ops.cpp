@@ -23,6 +23,8 @@ std::int64_t block_columns(const Grid& grid, const Shape& weight) {
   return whole && scales[0] == weight[0] ? weight[1] / scales[1] : 0;
 }
 
+// Returns the reason why the engine does not support the weight, or an empty string. The comment on RowEngine
+// has the rules.
 std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
   if (!grid.format.is_integer() || grid.format.integer().is_unsigned || grid.format.bits() > 8)
     return fmt::format("{} weights", to_string(grid.format));
@@ -39,11 +41,12 @@ std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
     const std::int64_t block = block_columns(grid, weight);
     return block > 0 && block % kXnnpackBlock == 0 ? "" : "blocks that 32 does not divide";
   }
+  // XNNPACK's qc8w kernels read one scale per channel.
   if (engine == RowEngine::xnnpack && grid.granularity.is_per_tensor()) return "one scale for all channels";
   if (!by_channel) return fmt::format("blocks of {} bits", bits);
   // Largest sum of products of an 8-bit code of x (with offset, up to 255) and of w (up to 128).
   const std::int64_t most = std::numeric_limits<std::int32_t>::max() / (255 * 128);
-  return weight[1] <= most ? "" : fmt::format("sums of {} products, which leave int32", weight[1]);
+  return weight[1] <= most ? "" : fmt::format("sums of {} products, which exceed int32", weight[1]);
 }
 
 detail::EngineRows engine_rows(RowEngine engine, const Tensor& x, std::int64_t samples,
@@ -101,7 +104,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
                                KeptEngineWeight& kept) {
   const ProfileScope profile("product", "forward");
   FQ_CHECK(x.rank() >= 1 && w.rank() == 2 && x.dim(-1) == w.dim(1), kLinear,
-           "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
+           "the input is {}, the weight {}: use [.., in] and [out, in]", to_string(x.shape()),
            to_string(w.shape()));
   const QuantizedTensor* codes = w.quantized();
   FQ_CHECK(codes != nullptr, kLinear, "the weight is floats: {} multiplies codes, quantize it", name(engine));
@@ -111,11 +114,11 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
   const Variable input = x.as_float();
   const Tensor values = input.tensor().to(Layout::row_major);
   FQ_CHECK(values.dtype() == DType::f32 && values.device() == w.device(), kLinear,
-           "the input is {}, the weight {}: give f32 on one device", values.describe(),
-           to_string(w.device()));
+           "the input is {}, the weight {}: use f32 on one device", values.describe(), to_string(w.device()));
   Shape shape = values.shape();
   const std::int64_t columns = shape.back(), channels = w.dim(0), rows = values.numel() / columns;
   shape.back() = channels;
+  // Fallback for `meta` and empty tensors: no kernel runs, and backward reads x itself.
   const Tensor matrix = values.reshape({rows, columns});
   detail::EngineRows made{Tensor::empty({rows, channels}, DType::f32, values.device()),
                           [matrix] { return matrix; }};
@@ -123,6 +126,8 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
     made = engine_rows(engine, matrix, values.rank() > 1 ? values.dim(0) : 1,
                        *prepared_weight(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
+  // Straight-through: dX = dY * W and dW = dY^T * X with the rounded W and X. ggml's x has codes in blocks,
+  // which FloatGradients keeps; the other engines recompute the values from codes and grids per row.
   auto backward = [=, floats = detail::FloatGradients(made.codes ? Variable(*made.codes) : w, w),
                    x_values = made.x, x_shape = values.shape()](const Tensor& gradient) {
     const Tensor whole = gradient.to(Layout::row_major).reshape({rows, channels});

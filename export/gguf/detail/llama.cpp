@@ -34,11 +34,13 @@ std::optional<Llama> sized(Llama found, Module& model) {
     const auto* attention = dynamic_cast<const Attention*>(&model.at(block.attention));
     if (attention == nullptr) return std::nullopt;
     const AttentionOptions& o = attention->options();
-    if (!o.causal || !o.rotary || *o.out_bias || o.qk_norm != 0) return std::nullopt;
+    if (!o.causal || !o.rotary || *o.out_bias) return std::nullopt;
+    // qwen3 has one eps for all norms, and no biases.
+    if (o.qk_norm != 0 && (o.bias || o.qk_norm != found.eps)) return std::nullopt;
     // A key of the file applies to all blocks, so they must be equal.
     if (first == nullptr) first = &o;
     if (o.heads != first->heads || o.kv_heads != first->kv_heads || o.head_size != first->head_size ||
-        o.bias != first->bias || o.rotary_base != first->rotary_base ||
+        o.bias != first->bias || o.qk_norm != first->qk_norm || o.rotary_base != first->rotary_base ||
         o.rotary_scaling != first->rotary_scaling)
       return std::nullopt;
     for (const auto& layer : {block.gate, block.up, block.down})
@@ -51,6 +53,7 @@ std::optional<Llama> sized(Llama found, Module& model) {
   found.base = first->rotary_base;
   found.scaling = first->rotary_scaling;
   found.biases = first->bias;
+  found.norms = first->qk_norm != 0;
   found.feed = gguf_shape(model, found.blocks[0].up + ".weight").at(0);
   found.vocabulary = gguf_shape(model, found.tokens + ".weight").at(0);
   if (!gguf_shape(model, found.head + ".bias").empty()) return std::nullopt;
@@ -63,7 +66,7 @@ void add_scaling(GgufModel& out, const Llama& net) {
   const RotaryScaling& s = net.scaling;
   if (s.kind == Kind::none) return;
   const std::string before = std::string(net.architecture()) + ".rope.scaling.";
-  FQ_CHECK(s.kind != Kind::dynamic && (s.kind != Kind::llama3 || !net.biases) &&
+  FQ_CHECK(s.kind != Kind::dynamic && (s.kind != Kind::llama3 || net.interleaved()) &&
                (s.kind != Kind::yarn || s.whole_pairs),
            "export_gguf",
            "rotary positions are scaled by '{}'{}, which llama.cpp does not compute for {}: export to ONNX",
@@ -120,7 +123,7 @@ void add_block(GgufModel& out, const Llama& net, const GgufParameters& from, std
   };
   const auto projection = [&](const char* ours, const char* theirs, std::int64_t heads, bool turned) {
     const std::string path = block.attention + ours;
-    if (turned && !net.biases)
+    if (turned && net.interleaved())
       out.tensors.push_back(
           from.ordered(path + ".weight", name + theirs + ".weight", interleaved_rows(heads, net.head_size)));
     else
@@ -131,6 +134,10 @@ void add_block(GgufModel& out, const Llama& net, const GgufParameters& from, std
   projection(".q_proj", "attn_q", net.heads, true);
   projection(".k_proj", "attn_k", net.kv_heads, true);
   projection(".v_proj", "attn_v", net.kv_heads, false);
+  if (net.norms) {
+    weight(block.attention + ".q_norm", "attn_q_norm");
+    weight(block.attention + ".k_norm", "attn_k_norm");
+  }
   weight(block.attention + ".out_proj", "attn_output");
   weight(block.feed_norm, "ffn_norm");
   weight(block.gate, "ffn_gate");

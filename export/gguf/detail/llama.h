@@ -22,10 +22,12 @@ struct Llama {
   std::int64_t width = 0, context = 0, heads = 0, kv_heads = 0, head_size = 0, feed = 0, vocabulary = 0;
   double base = 0, eps = 0;
   RotaryScaling scaling;
-  /// Whether q, k and v have biases (qwen2). Without biases (llama), rotary positions rotate adjacent rows.
-  bool biases = false;
+  /// Whether q, k and v have biases (qwen2), and whether queries and keys have norms (qwen3). With neither
+  /// (llama), rotary positions rotate adjacent rows.
+  bool biases = false, norms = false;
 
-  [[nodiscard]] const char* architecture() const { return biases ? "qwen2" : "llama"; }
+  [[nodiscard]] bool interleaved() const { return !biases && !norms; }
+  [[nodiscard]] const char* architecture() const { return norms ? "qwen3" : biases ? "qwen2" : "llama"; }
 };
 
 /// Returns the structure of a network with the data flow of these architectures: RMS norms first, x +

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/ops/shape.h"
@@ -55,7 +57,11 @@ GgufTensor GgufParameters::tensor(const std::string& ours, const std::string& na
 
 GgufTensor GgufParameters::stacked(const std::vector<std::string>& ours, const std::string& name) const {
   // The parts (q, k and v) become one tensor, so all must have codes of one format.
-  if (codes_.contains(ours[0])) {
+  const auto coded = std::ranges::count_if(ours, [&](const auto& each) { return codes_.contains(each); });
+  FQ_CHECK(coded == 0 || coded == std::ssize(ours), "export_gguf",
+           "{} of {} are quantized, and the file has them in one tensor: quantize all or none", coded,
+           fmt::join(ours, ", "));
+  if (coded > 0) {
     std::vector<const Coded*> all;
     for (const auto& each : ours) all.push_back(&codes_.at(each));
     return packed(name, all);

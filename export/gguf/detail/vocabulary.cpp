@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
@@ -11,7 +12,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int32_t kNormal = 1, kControl = 3;  // of tokenizer.ggml.token_type
+constexpr std::int32_t kNormal = 1, kControl = 3, kUnused = 5;  // of tokenizer.ggml.token_type
 
 /// Pattern that splits texts into words: its regular expression in tokenizer.json and its name in llama.cpp.
 struct Pattern {
@@ -56,12 +57,30 @@ std::vector<std::int32_t> token_types(const GgufOptions& options) {
   return types;
 }
 
+/// Names of the control tokens that begin and end a text, in order of preference. llama.cpp finds ends of
+/// turns, like <|im_end|>, by their names.
+constexpr std::string_view kFirst[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>", "<|endoftext|>"};
+constexpr std::string_view kLast[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>"};
+
+/// Adds the id of a control token. Without the keys llama.cpp takes token 11 for both.
+void add_control(GgufModel& model, const GgufOptions& options, const char* key,
+                 std::span<const std::string_view> names) {
+  for (const auto name : names)
+    for (const std::int32_t id : options.control)
+      if (options.vocabulary[std::size_t(id)] == name) {
+        model.metadata.emplace_back(key, static_cast<std::uint32_t>(id));
+        return;
+      }
+}
+
 }  // namespace
 
 void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t size) {
   const auto& tokens = options.vocabulary;
-  FQ_CHECK(std::ssize(tokens) == size, "export_gguf", "the vocabulary has {} tokens, the network {}",
-           tokens.size(), size);
+  // Networks of transformers often have more rows than their tokenizer has tokens.
+  const bool padded = !options.merges.empty() && std::ssize(tokens) < size;
+  FQ_CHECK(std::ssize(tokens) == size || padded, "export_gguf",
+           "the vocabulary has {} tokens, the network {}", tokens.size(), size);
   std::vector<std::string> written;
   std::set<std::string> seen;
   for (const auto& token : tokens) {
@@ -70,12 +89,21 @@ void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t s
     FQ_CHECK(seen.insert(text).second, "export_gguf", "the token '{}' is in the vocabulary twice", token);
     written.push_back(std::move(text));
   }
+  std::vector<std::int32_t> types = token_types(options);
+  for (std::int64_t id = std::ssize(written); id < size; ++id) {
+    written.push_back(fmt::format("[PAD{}]", id));  // as convert_hf_to_gguf.py
+    FQ_CHECK(seen.insert(written.back()).second, "export_gguf",
+             "the token '{}' is in the vocabulary: it is the name of an unused row", written.back());
+    types.push_back(kUnused);
+  }
   model.metadata.emplace_back("tokenizer.ggml.model", std::string("gpt2"));
   model.metadata.emplace_back("tokenizer.ggml.pre", options.pattern);
-  model.metadata.emplace_back("tokenizer.ggml.token_type", token_types(options));
+  model.metadata.emplace_back("tokenizer.ggml.token_type", std::move(types));
   model.metadata.emplace_back("tokenizer.ggml.tokens", std::move(written));
   model.metadata.emplace_back("tokenizer.ggml.merges", options.merges);
   model.metadata.emplace_back("tokenizer.ggml.add_bos_token", false);
+  add_control(model, options, "tokenizer.ggml.bos_token_id", kFirst);
+  add_control(model, options, "tokenizer.ggml.eos_token_id", kLast);
 }
 
 bool take_tokens(const TokenTable& table, GgufOptions& options) {

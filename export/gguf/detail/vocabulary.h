@@ -10,8 +10,9 @@
 namespace fq::detail {
 
 /// Writes the vocabulary of `options` for llama.cpp's "gpt2" tokenizer. Each byte of a token becomes the
-/// character that GPT-2 uses for it (a space is U+0120). Merges are unchanged. Throws ArgumentError unless
-/// there are `size` different tokens and all control tokens exist.
+/// character that GPT-2 uses for it (a space is U+0120). Merges are unchanged. With merges, rows of the
+/// network without a token get unused tokens. Throws ArgumentError unless there are `size` different tokens
+/// and all control tokens exist.
 void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t size);
 
 /// Sets vocabulary, merges, pattern and control tokens of `options` if the table is byte-level BPE. Returns

@@ -32,7 +32,7 @@ Shape sample_sizes(const OnnxValueInfo& input, const Shape& given, bool part = f
   const std::string name = input.name.substr(0, 100),
                     text = input.has_shape ? shape_text(input) : "of any shape";
   if (!input.has_shape) {
-    FQ_CHECK(!given.empty(), "import_onnx", "the input '{}' is {}: give the shape of one sample", name, text);
+    FQ_CHECK(!given.empty(), "import_onnx", "the input '{}' is {}: use the shape of one sample", name, text);
     return given;
   }
   FQ_CHECK(input.shape.size() >= (part ? 1 : 2) && input.shape.size() <= 8, "import_onnx",
@@ -44,7 +44,7 @@ Shape sample_sizes(const OnnxValueInfo& input, const Shape& given, bool part = f
   for (std::size_t i = 1; i < input.shape.size(); ++i) {
     const auto size = input.shape[i].size;
     FQ_CHECK(size >= 0 || !given.empty(), "import_onnx",
-             "the input '{}' is {}: give the shape of one sample, without the batch", name, text);
+             "the input '{}' is {}: use the shape of one sample, without the batch", name, text);
     FQ_CHECK(size < 0 || given.empty() || given[i - 1] == size, "import_onnx",
              "the input '{}' is {}: {} does not fit a sample of it", name, text, to_string(given));
     shape.push_back(size >= 0 ? size : given[i - 1]);

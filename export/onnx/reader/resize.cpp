@@ -58,7 +58,7 @@ Target uniform_scale_target(const OpImport& op, const Shape& from, const Shape& 
     exact = exact && static_cast<double>(out.shape[i]) == size;
     // Layers round down, as Resize with scales. Sizes of a fixed ratio are rounded to nearest.
     op.check(std::floor(size) == std::floor(size + 0.5),
-             "it keeps the aspect ratio and rounds {} elements up: give sizes of one ratio", size);
+             "it keeps the aspect ratio and rounds {} elements up: use sizes of one ratio", size);
   }
   if (exact) out.scales.clear();
   return out;

@@ -35,7 +35,8 @@ std::string GraphBuilder::add(std::string op, const std::string& name, std::vect
 // A grid is written at several places (rounded early, rows of a matrix). Its constants are stored once.
 std::string GraphBuilder::constant(const std::string& name, const Tensor& value) {
   const auto known = constants_.find(name);
-  if (known != constants_.end() && bitwise_equal(model.initializers[known->second].value, value)) return name;
+  if (known != constants_.end() && bitwise_equal(model.initializers[known->second].value, value))
+    return model.initializers[known->second].name;  // differs from `name` if that was not free
   std::string free = free_tensor_name(name);
   constants_.emplace(name, model.initializers.size());
   model.initializers.push_back({free, value, false});

@@ -34,7 +34,7 @@ const std::map<std::string, ModelNode>& activations() {
 
 TransformerConfig::TransformerConfig(const std::string& path) : text_(JsonText::load(path, "import")) {
   const JsonValue root(*text_);
-  if (!root.is_object()) root.fail("this is no config.json of a network: give an object");
+  if (!root.is_object()) root.fail("this is no config.json of a network: use an object");
 }
 
 TransformerConfig::TransformerConfig(const nlohmann::ordered_json& values, const std::string& file)

@@ -84,7 +84,7 @@ MergedRules merge_rules(const QuantConfig& config, const std::string& module,
 }
 
 void apply(const PartialQuantParams& fields, QuantParams& params) {
-  FQ_CHECK(fields.sequence.empty(), "quantize", "'sequence' within one quantizer: give its fields alone");
+  FQ_CHECK(fields.sequence.empty(), "quantize", "'sequence' within one quantizer: use its fields alone");
   QuantDescriptorOptions options = params.descriptor.options();
   visit_descriptor_fields(
       [](const char*, const auto& field, auto& option, auto& fallback) {

@@ -213,8 +213,7 @@ std::vector<std::string> preset_names() {
 std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
   const auto& [weight, input, part, algorithm, target, cache] = preset_named(name);
   FQ_CHECK(within.ends_with('*'), "quantize",
-           "the pattern '{}' of preset '{}' does not end in '*': give a pattern like 'conv1.*'", within,
-           name);
+           "the pattern '{}' of preset '{}' does not end in '*': use a pattern like 'conv1.*'", within, name);
   FQ_CHECK(within == "*" || part == "*", "quantize",
            "the preset '{}' covers only '{}': use another preset for a pattern", name, part);
   // Some constants cover a part of a network ("*mlp*"); a pattern of the user replaces "*".

@@ -37,11 +37,11 @@ AmaxGradient read_amax_gradient(const json& value) {
 }
 
 std::vector<PartialQuantParams> read_sequence(const json& value) {
-  FQ_CHECK(value.is_array() && !value.empty(), "quantize", "'sequence' is {}: give a list of fields",
+  FQ_CHECK(value.is_array() && !value.empty(), "quantize", "'sequence' is {}: use a list of fields",
            value.dump());
   std::vector<PartialQuantParams> out;
   for (const auto& part : value) {
-    FQ_CHECK(part.is_object(), "quantize", "'sequence' has {}: give objects of fields", part.dump());
+    FQ_CHECK(part.is_object(), "quantize", "'sequence' has {}: use objects of fields", part.dump());
     locate_errors(fmt::format("/{}", out.size()),
                   [&] { out.push_back(PartialQuantParams::from_dict(part)); });
   }
@@ -112,7 +112,7 @@ std::string take_pattern(json& fields, const std::string& key) {
 std::vector<QuantRule> read_rules(const std::string& key, const ordered_json& entry, bool in_list) {
   FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
   FQ_CHECK(!entry.contains("target"), "quantize",
-           "rule '{}' has a target: one engine runs the whole model, give target next to the rules", key);
+           "rule '{}' has a target: one engine runs the whole model, use target next to the rules", key);
   // A copy, because take_pattern removes the pattern.
   json fields(entry);
   const std::string pattern = in_list ? take_pattern(fields, key) : key;
@@ -164,7 +164,7 @@ std::string pointer_step(const std::string& key) { return "/" + json_pointer_tok
 
 // Converts ModelOpt's field names to names of QuantDescriptor.
 json translated(const std::string& pattern, const ordered_json& cfg) try {
-  FQ_CHECK(cfg.is_object() && !cfg.empty(), "quantize", "its fields are {}: give an object", cfg.dump());
+  FQ_CHECK(cfg.is_object() && !cfg.empty(), "quantize", "its fields are {}: use an object", cfg.dump());
   return modelopt::descriptor_fields(json(cfg));
 } catch (const ArgumentError& error) {
   throw ArgumentError(fmt::format("{} (rule '{}')", error.what(), pattern));
@@ -172,7 +172,7 @@ json translated(const std::string& pattern, const ordered_json& cfg) try {
 
 PartialQuantParams read_cfg(const std::string& pattern, const ordered_json& cfg) {
   if (!cfg.is_array()) return PartialQuantParams::from_dict(translated(pattern, cfg));
-  FQ_CHECK(!cfg.empty(), "quantize", "rule '{}' is an empty list: give the fields of one quantizer or more",
+  FQ_CHECK(!cfg.empty(), "quantize", "rule '{}' is an empty list: use the fields of one quantizer or more",
            pattern);
   PartialQuantParams out;
   for (const auto& part : cfg)
@@ -191,7 +191,7 @@ void add(QuantConfig& config, const Entry& entry) {
   FQ_CHECK(entry.enable.is_null() || entry.enable.is_boolean(), "quantize",
            "'enable' of rule '{}' is {}: use a bool", entry.pattern, entry.enable.dump());
   FQ_CHECK(!entry.cfg.is_null() || !entry.enable.is_null(), "quantize",
-           "rule '{}' has neither cfg nor enable: give one of them", entry.pattern);
+           "rule '{}' has neither cfg nor enable: use one of them", entry.pattern);
   const std::string module = module_type(entry.parent);
   // Rules of classes without quantizers here, like nn.BatchNorm2d, cannot match.
   if (!entry.parent.empty() && module.empty()) return;
@@ -221,7 +221,7 @@ Entry pair_entry(const std::string& pattern, const ordered_json& value, const st
 void add_pair(QuantConfig& config, const std::string& key, const ordered_json& value) {
   // A key that is a PyTorch class has patterns below it.
   if (!key.starts_with("nn.")) return add(config, pair_entry(key, value, {}));
-  FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: give an object of patterns", key, value.dump());
+  FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: use an object of patterns", key, value.dump());
   for (const auto& [pattern, fields] : value.items())
     locate_errors(pointer_step(pattern), [&, &pattern = pattern, &fields = fields] {
       add(config, pair_entry(pattern, fields, key));
@@ -230,7 +230,7 @@ void add_pair(QuantConfig& config, const std::string& key, const ordered_json& v
 
 std::string text(const ordered_json& raw, const char* key) {
   if (!raw.contains(key) || raw[key].is_null()) return {};
-  FQ_CHECK(raw[key].is_string(), "quantize", "'{}' of a rule is {}: give a string", key, raw[key].dump());
+  FQ_CHECK(raw[key].is_string(), "quantize", "'{}' of a rule is {}: use a string", key, raw[key].dump());
   return raw[key].get<std::string>();
 }
 
@@ -243,7 +243,7 @@ Entry object_entry(const ordered_json& raw) {
 }
 
 void add_list_entry(QuantConfig& config, const ordered_json& raw) {
-  FQ_CHECK(raw.is_object() && !raw.empty(), "quantize", "an entry of 'quant_cfg' is {}: give an object",
+  FQ_CHECK(raw.is_object() && !raw.empty(), "quantize", "an entry of 'quant_cfg' is {}: use an object",
            raw.dump());
   if (raw.contains("quantizer_name")) return add(config, object_entry(raw));
   for (const auto& [key, value] : raw.items())
@@ -265,7 +265,7 @@ void add_rules(QuantConfig& config, const ordered_json& rules) {
 
 void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
   FQ_CHECK(quant_cfg.is_structured(), "quantize",
-           "'quant_cfg' is {}: give a list of entries or an object of patterns", quant_cfg.dump());
+           "'quant_cfg' is {}: use a list of entries or an object of patterns", quant_cfg.dump());
   const auto add_placed = [&](const std::string& key, auto&& add_entry) {
     const std::size_t first = config.rules.size();
     locate_errors(pointer_step(key), add_entry);
@@ -294,7 +294,7 @@ void append_rule(nlohmann::ordered_json& config, nlohmann::ordered_json rule) {
 namespace fq {
 
 PartialQuantParams PartialQuantParams::from_dict(const nlohmann::json& dict) {
-  FQ_CHECK(dict.is_object(), "quantize", "the fields are {}: give an object of field: value", dict.dump());
+  FQ_CHECK(dict.is_object(), "quantize", "the fields are {}: use an object of field: value", dict.dump());
   PartialQuantParams out;
   for (const auto& [key, value] : dict.items())
     detail::locate_errors("/" + detail::json_pointer_token(key),

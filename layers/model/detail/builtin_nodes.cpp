@@ -50,7 +50,7 @@ std::vector<std::int64_t> BuiltinOptions::sizes(const char* name, std::vector<st
   std::vector<std::int64_t> out;
   for (const auto& width : value.elements()) out.push_back(width.integer(1, kLargestWidth));
   if (out.empty() || out.size() > 100)
-    value.fail(fmt::format("'{}' has {} numbers: give 1 to 100", name, out.size()));
+    value.fail(fmt::format("'{}' has {} numbers: use 1 to 100", name, out.size()));
   return out;
 }
 

@@ -28,8 +28,8 @@ NodeOption read_option(const JsonValue& value) {
   if (const auto whole = whole_if<std::int64_t>(json)) return *whole;
   if (json.is_number()) return json.get<double>();
   if (json.is_array()) return list_option(value);
-  value.fail(fmt::format("'{}' is {}: give a number, a text, true or false, or a list of numbers",
-                         value.key(), json.is_null() ? "null" : "an object"));
+  value.fail(fmt::format("'{}' is {}: use a number, a text, true or false, or a list of numbers", value.key(),
+                         json.is_null() ? "null" : "an object"));
 }
 
 std::vector<std::string> read_inputs(const JsonValue& value) {
@@ -45,7 +45,7 @@ class NodeReader {
   explicit NodeReader(const std::shared_ptr<const JsonText>& text) : text_(text) {}
 
   ModelNodes nodes(const JsonValue& list) {
-    if (!list.is_array() || list.size() == 0) list.fail("give a list of at least one node");
+    if (!list.is_array() || list.size() == 0) list.fail("use a list of at least one node");
     ModelNodes out;
     for (const auto& entry : list.elements()) {
       // Limits the memory for files of unknown origin.

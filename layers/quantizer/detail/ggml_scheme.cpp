@@ -128,7 +128,7 @@ QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state
   const Tensor x = w.tensor();
   const std::string& name = state.params.name;
   FQ_CHECK(x.rank() == 2 && x.dim(1) % ggml_block == 0, "quantizer",
-           "{} has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
+           "{} has blocks of {} along rows, its input is {}: use [N, K], K a multiple of {}",
            quantizer_label(name), ggml_block, to_string(x.shape()), ggml_block);
   const Tensor values = x.to(DType::f32).to(Layout::row_major);
   // Throws for NaN and infinity.

@@ -23,7 +23,7 @@ bool keeps(const Axes& kept, int axis, int rank) {
 
 PositionMask::PositionMask(const Tensor& mask) {
   FQ_CHECK(mask.defined() && mask.rank() == 2, "calibrate",
-           "mask is {}: give [N, T], a number for each position of each sample, 0 for padding",
+           "mask is {}: use [N, T], a number for each position of each sample, 0 for padding",
            mask.defined() ? mask.describe() : "undefined");
   samples_ = mask.dim(0);
   positions_ = mask.dim(1);

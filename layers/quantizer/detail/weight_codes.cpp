@@ -93,7 +93,7 @@ QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
   Grid grid = packed_grid(packed.rank(), packed.device());
   const std::int64_t blocks = numel(grid.granularity.scale_shape(packed.shape()));
   FQ_CHECK(grid.scale.numel() == blocks, "quantizer",
-           "{} has {} scales, its weight {} has {} blocks: give one scale per block",
+           "{} has {} scales, its weight {} has {} blocks: use one scale per block",
            detail::quantizer_label(params_.name), grid.scale.numel(), to_string(packed.shape()), blocks);
   // Without a mask: a packed weight has no gradient.
   return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(grid), {}};

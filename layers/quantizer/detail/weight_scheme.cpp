@@ -97,7 +97,7 @@ class BinaryScheme final : public WeightScheme {
              "{} is binary with {}: use signed narrow integers of 2 bits, or leave binary out",
              quantizer_label(params.name), to_string(d.format()));
     FQ_CHECK(d.block_sizes().empty() && d.axis().values().size() <= 1, "quantizer",
-             "{} is binary with blocks or several axes: give one axis, or leave binary out",
+             "{} is binary with blocks or several axes: use one axis, or leave binary out",
              quantizer_label(params.name));
     FQ_CHECK(d.dynamic() && !d.scale_amax(), "quantizer",
              "{} is binary, its scale is the mean of each step: use dynamic, without scale_amax",

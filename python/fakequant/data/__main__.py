@@ -32,7 +32,7 @@ def encode(words):
     if len(words) == 1 and words[0].startswith("--tokenizer="):
         words = words[0].split("=", 1)
     if len(words) != 2 or words[0] != "--tokenizer":
-        raise DataError("give --tokenizer FILE, and the text on standard input")
+        raise DataError("use --tokenizer FILE, and the text on standard input")
     check_packages(["tokenizers", "numpy"])
     from .tokens import load_pieces
     print(json.dumps(load_pieces(words[1]).ids(sys.stdin.buffer.read(), "the text").tolist()))

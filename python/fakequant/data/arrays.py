@@ -27,7 +27,7 @@ class ArrayFile:
         self.stored = np.dtype(dtype)
         self.fortran_order = fortran_order and len(shape) > 1
         if not shape:
-            stream.fail("holds one number: give an array [N, ..]")
+            stream.fail("holds one number: use an array [N, ..]")
         if min(shape) <= 0:
             stream.fail(f"has the shape {list(shape)}: it is empty or damaged")
         self.row_elements = int(np.prod(shape[1:], dtype=object))
@@ -163,12 +163,12 @@ def _layout(array, notes):
         notes.append(f"{array.place}: {shape} read as signals, channels first; --layout nhw reads images of one channel")
         return "ncl"
     if len(shape) != 4:
-        array.stream.fail(f"has the shape {shape}: give [N, C, H, W], [N, H, W, C], [N, H, W], [N, C, L] or [N, F]")
+        array.stream.fail(f"has the shape {shape}: use [N, C, H, W], [N, H, W, C], [N, H, W], [N, C, L] or [N, F]")
     _, height, width, last = shape
     if height <= 4 or width <= 4 or last not in (1, 3, 4):
         return "nchw"
     if last == 1 and height != width:
-        array.stream.fail(f"has the shape {shape}: give --layout nhwc if the channels are the last axis, or --layout nchw if they are "
+        array.stream.fail(f"has the shape {shape}: use --layout nhwc if the channels are the last axis, or --layout nchw if they are "
                           "the second")
     notes.append(f"{array.place}: {shape} read as images with channels at the end, and stored with channels first; --layout nchw keeps "
                  "the order")
@@ -219,7 +219,7 @@ class JoinedSamples(Samples):
             if array.is_text:
                 array.stream.fail("is an array of text: only numbers can be joined")
             if array.shape[0] != self.count:
-                array.stream.fail(f"has {array.shape[0]} samplesand {self.path} {self.count}: give the same number")
+                array.stream.fail(f"has {array.shape[0]} samplesand {self.path} {self.count}: use the same number")
         whole = all(array.dtype.kind != "f" for array in sources)
         one_byte = all(array.dtype == np.uint8 for array in sources)
         self.shape = (sum(array.row_elements for array in sources),)
@@ -254,7 +254,7 @@ def _archive_parts(flags, path, keys):
         return next((key for key in known if key in keys), "")
     x = flags["x-key"] or (keys[0] if len(keys) == 1 else among(("x_train", "train_images", "x", "X", "images", "data")))
     if not x:
-        raise DataError(f"{path} has the arrays {', '.join(keys)}: give the array of samples by --x-key")
+        raise DataError(f"{path} has the arrays {', '.join(keys)}: use the array of samples by --x-key")
     known = {"x_train": ("y_train",), "train_images": ("train_labels",)}.get(x, ("y", "Y", "labels", "target", "targets"))
     y = flags["y-key"] or among(known)
     parts = [((path, x), (path, y) if y else None)]
@@ -287,7 +287,7 @@ def read_npy(flags, names, data):
         y = (flags["test-labels"], "") if flags["test-labels"] else None
         files = [files[0], ((flags["test-file"], flags["x-key"] or ""), y)]
     elif flags["test-labels"]:
-        raise DataError("--test-labels requires --test-file: give both")
+        raise DataError("--test-labels requires --test-file: use both")
     _add_parts(data, files, names, lambda x: _samples(x, flags, data.notes), lambda y: open_npy(*y), flags["task"])
 
 
@@ -308,7 +308,7 @@ def read_idx(flags, names, data):
     if os.path.isdir(path):
         files = [_mnist(path, "train"), _mnist(path, "t10k")]
         if not files[0][0]:
-            raise DataError(f"{path} has no train-images-idx3-ubyte and no train-images-idx3-ubyte.gz: give the file of images, "
+            raise DataError(f"{path} has no train-images-idx3-ubyte and no train-images-idx3-ubyte.gz: use the file of images, "
                             "and --labels")
     files = [one for one in files if one[0]]
     _add_parts(data, files, names, lambda x: ArraySamples(open_idx(x), "auto", data.notes), open_idx, "classes")

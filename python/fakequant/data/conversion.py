@@ -15,18 +15,18 @@ def _check_same(parts):
         a, b = first.samples, part.samples
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             raise DataError(f"training samples are {list(a.shape)} {a.dtype_name}, and test samples {list(b.shape)} "
-                            f"{b.dtype_name}: give the same shape and type")
+                            f"{b.dtype_name}: use the same shape and type")
         if first.labels.task != part.labels.task:
-            raise DataError("only the training samples or only the test samples have labels: give both, or --task none")
+            raise DataError("only the training samples or only the test samples have labels: use both, or --task none")
         if first.labels.values is not None and first.labels.values.shape[1:] != part.labels.values.shape[1:]:
             raise DataError(f"training labels are {list(first.labels.values.shape)}, and test labels "
-                            f"{list(part.labels.values.shape)}: give the same shape")
+                            f"{list(part.labels.values.shape)}: use the same shape")
 
 
 def _class_names(flags, like):
     from .reader import split_names
     if flags["classes"] and like:
-        raise DataError("--classes and --like both set the classes: give one of them")
+        raise DataError("--classes and --like both set the classes: use one of them")
     names = like.classes if like else split_names(flags["classes"])
     for name in names:
         if not like and names.count(name) > 1:
@@ -39,7 +39,7 @@ def _check_like(flags, data):
     samples, like = data.parts[0].samples, data.like
     if tuple(like.shape) != tuple(samples.shape) or not samples.tokens and like.dtype != samples.dtype:
         raise DataError(f"samples are {list(samples.shape)} {samples.dtype_name}, and samples of --like {like.path} {list(like.shape)} "
-                        f"{dtype_name(like.dtype)}: give the same shape and type")
+                        f"{dtype_name(like.dtype)}: use the same shape and type")
     if flags.given("scale") and like.mean is not None:
         raise DataError(f"--like {like.path} sets the mean and deviation: leave --scale out")
 

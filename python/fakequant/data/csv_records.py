@@ -12,7 +12,7 @@ def parse_delimiter(flags):
     """Returns the value of --delimiter: a character, or "" for auto."""
     text = {"auto": "", "tab": "\t", "\\t": "\t"}.get(flags["delimiter"], flags["delimiter"])
     if len(text.encode()) > 1 or text in ("\"", "\n", "\r") or not text and flags["delimiter"] != "auto":
-        raise DataError(f"--delimiter is '{text}': give one character, tab or auto")
+        raise DataError(f"--delimiter is '{text}': use one character, tab or auto")
     return text
 
 
@@ -71,7 +71,7 @@ def check_width(path, line, fields, header):
 def find_column(header, name, path):
     """Returns the position of the column with that name, or with that number from 0."""
     if header.count(name) > 1:
-        raise DataError(f"{path} has more than one column '{name}': give its position, from 0")
+        raise DataError(f"{path} has more than one column '{name}': use its position, from 0")
     if name in header:
         return header.index(name)
     if name.isascii() and name.isdigit() and int(name) < len(header):

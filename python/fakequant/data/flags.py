@@ -30,7 +30,7 @@ class Flag:
             value = None
         if value is None or not low <= value <= high:
             kind = "whole number" if isinstance(low, int) else "number"
-            raise DataError(f"--{self.name} is '{text}': give a {kind} from {low:g} to {high:g}")
+            raise DataError(f"--{self.name} is '{text}': use a {kind} from {low:g} to {high:g}")
         return value
 
 
@@ -85,7 +85,7 @@ class Flags:
             if name not in part.flags:
                 raise DataError(f"unknown flag --{name}{did_you_mean(f'--{name}', [f'--{known}' for known in part.flags])}")
             if value is not True and len(value) > 1:
-                raise DataError(f"--{name} is given more than once: give it once")
+                raise DataError(f"--{name} is given more than once: use it once")
             if (value is True) == bool(part.flags[name].unit):
                 raise DataError(f"--{name} {'needs a value' if value is True else 'takes no value'}")
             self.set[name] = True if value is True else part.flags[name].value(value[0])

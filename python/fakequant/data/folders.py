@@ -59,7 +59,7 @@ def list_folder(root, endings, known):
     """
     if not os.path.isdir(root):
         kind = f"{file_kind(root)}, " if os.path.isfile(root) else ""
-        raise DataError(f"{root} is {kind}not a folder: give an unpacked folder with a folder for each class")
+        raise DataError(f"{root} is {kind}not a folder: use an unpacked folder with a folder for each class")
     listing, loose, classed, empty = Listing(), [], [], set()
 
     def below(folder):

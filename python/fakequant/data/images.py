@@ -47,12 +47,12 @@ class Form:
         sides = re.fullmatch(r"([0-9]+)(?:x([0-9]+))?", size or "")
         self.width, self.height = (int(sides[1]), int(sides[2] or sides[1])) if sides else (0, 0)
         if size and not (1 <= self.width <= _WIDEST and 1 <= self.height <= _WIDEST):
-            raise DataError(f"--size is '{size}': give pixels from 1 to {_WIDEST}, as 32, or width and height, as 64x48")
+            raise DataError(f"--size is '{size}': use pixels from 1 to {_WIDEST}, as 32, or width and height, as 64x48")
         self.fit, self.short_side = flags["fit"], flags["resize"] or 0
         if self.short_side and (not self.width or self.fit != "crop"):
-            raise DataError("--resize needs --size and --fit crop: give --size, and no other --fit")
+            raise DataError("--resize needs --size and --fit crop: use --size, and no other --fit")
         if self.short_side and self.short_side < max(self.width, self.height):
-            raise DataError(f"--resize {self.short_side} is less than --size {size}: give at least --size")
+            raise DataError(f"--resize {self.short_side} is less than --size {size}: use at least --size")
         self.channels = {"auto": 0, "1": 1, "3": 3}[flags["channels"]]
         if like and len(like.shape) == 3:
             if not self.width:
@@ -240,7 +240,7 @@ class ImageSamples(Samples):
             if not form.width:
                 form.width, form.height = width, height
             if self.own_size and (width, height) != (form.width, form.height):
-                raise DataError(f"{place} has {width} x {height} pixels, {first} has {form.width} x {form.height}: give the size of all by "
+                raise DataError(f"{place} has {width} x {height} pixels, {first} has {form.width} x {form.height}: use the size of all by "
                                 "--size, as --size 32 or --size 64x48")
         if first is None:
             raise DataError(f"no image of {len(self.files)} can be read: {reason}")
@@ -260,7 +260,7 @@ class ImageSamples(Samples):
                 raise BadImage(f"has more than {_MOST_BYTES} bytes")
             samples = decode(data)
             if self.own_size and samples.shape[:2] != (self.form.height, self.form.width):
-                raise BadImage(f"has {samples.shape[1]} x {samples.shape[0]} pixels, and other images have another size: give --size")
+                raise BadImage(f"has {samples.shape[1]} x {samples.shape[0]} pixels, and other images have another size: use --size")
             return formed(samples, self.form), "", samples.dtype == np.uint16 and self.form.bits == 8
         except BadImage as bad:
             return None, str(bad), False

@@ -75,7 +75,7 @@ class Table:
         return text
 
     def records(self, chosen, dropped):
-        """Yields (line, fields) of each row as textslike records of a CSV file, the header first. A list of length L becomes L fields."""
+        """Yields (line, fields) of each row as texts, like records of a CSV file, the header first. A list of length L becomes L fields."""
         self.check_columns([*chosen, *dropped, *([self.label] if self.label else [])])
         names = [name for name in self.schema.names
                  if name == self.label or name not in dropped and (not chosen or name in chosen)]
@@ -117,7 +117,7 @@ class Table:
                 self.fail(f": column '{field.name}' has empty lists: leave it out with --drop")
             return length
         is_image = types.is_binary(kind) or types.is_large_binary(kind) or types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        way = f"give --image {field.name} if it has images" if is_image else "leave it out with --drop, or choose columns with --columns"
+        way = f"use --image {field.name} if it has images" if is_image else "leave it out with --drop, or choose columns with --columns"
         self.fail(f": column '{field.name}' is {field.type}, which is neither numbers nor text nor lists of numbers: {way}")
 
     def images(self, column):
@@ -182,7 +182,7 @@ def read_parquet(flags, names, data):
     """Adds the parts of `from-parquet`."""
     for name in ("columns", "drop", "one-hot", "keep-values"):
         if flags.given("image") and flags.given(name):
-            raise DataError(f"--{name} is for tables, and --image for images: give one of them")
+            raise DataError(f"--{name} is for tables, and --image for images: use one of them")
     for name in ("size", "resize", "strict"):
         if flags.given(name) and not flags.given("image"):
             raise DataError(f"--{name} requires --image COLUMN")

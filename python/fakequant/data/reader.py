@@ -50,7 +50,7 @@ def open_data_set(path):
     except OSError as error:
         if error.errno:
             raise DataError(f"{path} cannot be read: {error.strerror}") from None
-        raise DataError(f"{path} is {file_kind(path)}, not an HDF5 file: give a data set of fakequant dataset") from None
+        raise DataError(f"{path} is {file_kind(path)}, not an HDF5 file: use a data set of fakequant dataset") from None
 
 
 def _names(*h5_objects, attribute):
@@ -69,7 +69,7 @@ def read_properties(path):
     with open_data_set(path) as file:
         group = next((file[name] for name in ("/", "train", "val", "test", *file) if name in file and "x" in file[name]), None)
         if group is None:
-            raise DataError(f"{path} has no group with an x: give a data set of fakequant dataset")
+            raise DataError(f"{path} has no group with an x: use a data set of fakequant dataset")
         x = group["x"]
 
         def numbers(name):

@@ -225,7 +225,7 @@ class TableSamples(Samples):
             numbers = [field_number(text) for text in collector.ids]
             if any(number is not None and number != int(number) for number in numbers):
                 raise DataError(f"{self.path} has {len(numbers)} different numbers in the column '{self.header[self.label]}', which are "
-                                "not whole: give --task real")
+                                "not whole: use --task real")
         return collector.take()
 
     def arrays(self, size):

@@ -63,7 +63,7 @@ class TextSamples(Samples):
             ids = self.tokenizer.ids(text, place)[:length]
             if filling is None and len(ids) < length:
                 raise DataError(f"a text has {len(ids)} tokens, a sample {length}, and the tokenizer has no padding token, \"pad_id\" "
-                                "or <pad>: give --windows, or a smaller --length")
+                                "or <pad>: use --windows, or a smaller --length")
             rows.append(np.pad(ids, (0, length - len(ids)), constant_values=filling or 0))
             if len(rows) == size:
                 yield np.stack(rows)
@@ -87,7 +87,7 @@ class WindowSamples(Samples):
         starts = np.arange(begin, max(begin, end - self.shape[0]), stride)
         if end > begin and not len(starts):
             raise DataError(f"{self.path} has {end - begin} tokens for the group {GROUPS[group]}: windows of {self.shape[0]} need "
-                            f"{self.shape[0] + 1} or more. Give a longer text, smaller --windows or another --test or --val")
+                            f"{self.shape[0] + 1} or more. Use a longer text, smaller --windows or another --test or --val")
         self.starts = np.concatenate([self.starts, starts])
         self.groups = np.concatenate([self.groups, np.full(len(starts), group, np.uint8)])
 
@@ -118,7 +118,7 @@ def _collect_labels(texts, known, expected, source):
             raise DataError(f"{place} has no label")
         collector.add(text, place)
     if len(collector.values) != expected:
-        raise DataError(f"the labels have {len(collector.values)} lines, and {source} {expected} samples: give one label for each sample")
+        raise DataError(f"the labels have {len(collector.values)} lines, and {source} {expected} samples: use one label for each sample")
     return collector.take()
 
 
@@ -145,9 +145,9 @@ def read_texts(flags, names, data):
         _add_windows(flags, data)
         return
     if flags["stride"]:
-        raise DataError("--stride requires --windows: give both")
+        raise DataError("--stride requires --windows: use both")
     if flags["label"] and not flags["text"]:
-        raise DataError("--label is a column of a CSV file: give --text, the column of texts, too")
+        raise DataError("--label is a column of a CSV file: use --text, the column of texts, too")
     length = data.like.shape[0] if data.like and not flags.given("length") else flags["length"]
     data.parts = [_text_part(flags, flags.required("file"), flags["labels"], names, length)]
     first = data.parts[0]
@@ -169,7 +169,7 @@ def _tokenizer(flags, part):
     given = given_tokenizer(flags)
     if given:
         if given.unit == "characters":
-            raise DataError(f"--like {flags['like']} has windows of one text: give --windows")
+            raise DataError(f"--like {flags['like']} has windows of one text: use --windows")
         return given
     if flags["tokens"] == "characters":
         raise DataError("--tokens characters requires --windows, one long text: for a text on each line give bytes or words")
@@ -194,7 +194,7 @@ def _add_windows(flags, data):
         raise DataError("--test-file sets the group test: leave --test out")
     length, path, test_path = flags["windows"], flags.required("file"), flags["test-file"]
     if flags["stride"] and flags["stride"] > length:
-        raise DataError(f"--stride is '{flags['stride']}': give a whole number from 1 to {length}")
+        raise DataError(f"--stride is '{flags['stride']}': use a whole number from 1 to {length}")
     text = _whole_text(path)
     test_text = _whole_text(test_path) if test_path else b""
     tokenizer = given_tokenizer(flags)

@@ -84,7 +84,7 @@ def most_frequent(all_texts, size):
     for text in all_texts:
         counts.update(split_words(text))
         if len(counts) > _MOST_WORDS:
-            raise DataError(f"the text has more than {_MOST_WORDS} different words: give --tokens bytes")
+            raise DataError(f"the text has more than {_MOST_WORDS} different words: use --tokens bytes")
     words = sorted(counts, key=lambda word: (-counts[word], word))
     return word_tokens([b"<pad>", b"<unk>", *words][:size])
 

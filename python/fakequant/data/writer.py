@@ -296,7 +296,7 @@ class Writer:
             self.mean, self.deviation = like.mean, like.deviation
         elif self.data.normalize:
             if not self.rows[TRAIN]:
-                raise DataError(f"{path} has no training sample for the mean and deviation of --normalize: give the data set of the "
+                raise DataError(f"{path} has no training sample for the mean and deviation of --normalize: use the data set of the "
                                 "training by --like")
             self.mean, self.deviation = self.statistics.scaled_moments(self.scale or 1.0)
 

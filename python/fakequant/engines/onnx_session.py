@@ -45,8 +45,8 @@ def converted(declared, x):
     wanted = x.astype(INPUTS.get(declared.type, x.dtype))
     if wanted.dtype != x.dtype and not np.array_equal(wanted, x):
         raise ValueError(f"its input {declared.name} is {declared.type}, and the samples do not fit: "
-                         + ("give 0 and 1" if wanted.dtype == np.bool_ else "give whole numbers within its range"
-                            if wanted.dtype.kind in "iu" else "give floats of this type"))
+                         + ("use 0 and 1" if wanted.dtype == np.bool_ else "use whole numbers within its range"
+                            if wanted.dtype.kind in "iu" else "use floats of this type"))
     return wanted
 
 

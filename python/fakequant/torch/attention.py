@@ -23,14 +23,11 @@ class LoweredAttention(LoweredModule):
     """
 
     def __init__(self, layer, shapes, reads, refs, config, name):
-        nodes, begin = [], 0
-        for i, shape in enumerate(shapes):
-            nodes.append({"name": f"input_{i}", "type": "input_part", "options": {"begin": begin, "shape": shape, "name": f"input_{i}"},
-                          "inputs": ["input"]})
-            begin += torch.Size(shape).numel()
-        nodes.append({"name": name, "type": layer[0], "options": layer[1], "inputs": [f"input_{i}" for i in reads]})
+        layer = {"name": name, "type": layer[0], "options": layer[1], "inputs": [f"input_{i}" for i in reads]}
+        nodes, size = _with_inputs(layer, shapes)
         self._shapes, self._name = shapes, name
-        super().__init__(nodes, {f"{name}.{parameter}": ref for parameter, ref in refs.items()}, [begin], 0, config,
+        self._unmasked, self._reads_one = 2 if refs else 3, reads[0] == reads[1]
+        super().__init__(nodes, {f"{name}.{parameter}": ref for parameter, ref in refs.items()}, [size], 0, config,
                          old_names={"attention": name})
 
     def _recorded(self, inputs, wants_gradient):
@@ -38,6 +35,23 @@ class LoweredAttention(LoweredModule):
 
     def _evaluated(self, inputs):
         return self._network.run_layer(self._name, inputs)
+
+    def output_shape(self, shapes):
+        """Returns the shape of the values that attention returns: the width of queries, or for heads [N, H, L, D] the width of values."""
+        samples = [self.fixed_sizes(shape[1:]) for shape in shapes]
+        return [shapes[0][0], *samples[0][:-1], samples[2 if len(samples[0]) == 3 else 0][-1]]
+
+    def for_file(self, shapes):
+        """Returns (part for a file, False). `shapes` are the shapes of all inputs, the mask [N, H or 1, L, S] included."""
+        samples = [list(shape[1:]) for shape in shapes]
+        reads = [f"input_{i}" for i in range(len(samples))]
+        if self._reads_one and len(samples) > 1:  # the second input is the first one again, and has its quantizer
+            reads[1] = reads[0]
+        nodes, size = _with_inputs(self.nodes[-1] | {"inputs": reads}, samples)
+        return self._with(nodes=nodes, _shapes=samples, _sample_shape=[size]), False
+
+    def file_inputs(self, inputs):
+        return [*inputs[:self._unmasked], *(_graph_mask(mask, inputs[:self._unmasked]) for mask in inputs[self._unmasked:])]
 
     def mask_sizes(self):
         """Returns the numbers of queries and keys of the mask in the example."""
@@ -52,6 +66,16 @@ class LoweredAttention(LoweredModule):
                 raise _fq.ArgumentError("[calibrate] mask: attention on codes is called with other lengths than in example_input. "
                                         "Calibrate with samples of its length")
         return concatenate_masks(calls, masks)
+
+
+def _with_inputs(layer, shapes):
+    """Returns (nodes of a layer and its inputs, number of elements of all inputs). `shapes` are the shapes of one sample of each input."""
+    nodes, begin = [], 0
+    for i, shape in enumerate(shapes):
+        nodes.append({"name": f"input_{i}", "type": "input_part", "options": {"begin": begin, "shape": shape, "name": f"input_{i}"},
+                      "inputs": ["input"]})
+        begin += torch.Size(shape).numel()
+    return [*nodes, layer], begin
 
 
 class Attention(nn.Module):
@@ -88,9 +112,11 @@ class Attention(nn.Module):
             if not unsupported:
                 self.recorded.append(([as_float32(x.detach()).clone() for x in inputs], self._token_mask))
             return call_torch()
+        if torch.compiler.is_compiling() and not self.attend.states:
+            return call_torch()
         if not unsupported:
-            return self.attend(*inputs, *([] if mask is None else [mask]))
-        if any(row["enabled"] for row in self.attend.network.quantizers()):
+            return self.attend(*inputs, *([] if mask is None else [_graph_mask(mask, inputs) if torch.compiler.is_exporting() else mask]))
+        if torch.compiler.is_compiling() or any(row["enabled"] for row in self.attend.network.quantizers()):
             raise _fq.ArgumentError(f"[attention] {unsupported}, which quantized attention does not support: change the call, or switch the "
                                     "quantizers of attention off")
         return call_torch()
@@ -180,7 +206,7 @@ class MultiheadCall(Attention):
             return self._call([query], None, unsupported, call_torch), None
         inputs = [query] if is_one else [query, key]
         inputs = inputs if module.batch_first else [x.transpose(0, 1) for x in inputs]
-        mask = _join_masks(key_padding_mask, attn_mask, len(inputs[0]), module.num_heads)
+        mask = _join_masks(key_padding_mask, attn_mask, inputs[0].shape[0], module.num_heads)
         if self.recorded is not None:
             sizes, known = [inputs[0].shape[1], inputs[-1].shape[1]], self.attend.mask_sizes()
             if mask is not None and sizes != known:
@@ -202,6 +228,13 @@ def _join_masks(padding, mask, samples, heads):
         return (~(masks[0] if len(masks) == 1 else masks[0] | masks[1])).to(torch.uint8)
     masks = [additive_mask(~m) if m.dtype == torch.bool else m for m in masks]
     return masks[0] if len(masks) == 1 else masks[0] + masks[1]
+
+
+def _graph_mask(mask, inputs):
+    """Returns an additive mask [N, H or 1, L, S], as files have it, for queries and keys [N, L, width] or [N, H, L, D]."""
+    numbers = additive_mask(mask.bool()) if mask.dtype == torch.uint8 else mask
+    numbers = numbers.reshape(*[1] * (4 - numbers.dim()), *numbers.shape)
+    return numbers.expand(inputs[0].shape[0], -1, inputs[0].shape[-2], inputs[-1].shape[-2])
 
 
 def _full_mask(mask, queries, keys):
@@ -279,6 +312,21 @@ class _Redirect(TorchFunctionMode):
         return attend(*args, **(kwargs or {}))
 
 
+class HiddenRows(TorchFunctionMode):
+    """Makes files return zeros for queries whose keys are all hidden, as torch does. Softmax of the engine has other values or NaN there."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args)) | (kwargs or {})
+        mask = given.get("attn_mask") if function is scaled_dot_product_attention else None
+        if mask is None:
+            return function(*args, **(kwargs or {}))
+        seen = mask if mask.dtype == torch.bool else mask > -torch.inf
+        if mask.dtype != torch.bool:
+            given["attn_mask"] = mask.clamp(min=torch.finfo(mask.dtype).min)
+        y = function(**given)
+        return torch.where(seen.any(-1, keepdim=True), y, torch.zeros((), dtype=y.dtype, device=y.device))
+
+
 class _Active(threading.local):
     def __init__(self):
         self.redirects = []
@@ -288,6 +336,8 @@ _active = _Active()
 
 
 def _enter(module, args):
+    if torch.compiler.is_compiling() and not any(attend.attend.states for attend in module.attends):
+        return  # torch computes all of its attention
     _active.redirects.append(_Redirect(module).__enter__())
 
 

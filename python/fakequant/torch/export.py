@@ -1,261 +1,344 @@
-"""Files of quantized models: export, save, verify. load_quantized reads state dicts of ModelOpt and torchao."""
+"""Files of quantized models: export and verify (ONNX), save (a checkpoint of the command)."""
+import contextlib
+import io
+import os
+import re
+import sys
+import tempfile
+import warnings
+
 import numpy as np
 import torch
+from torch import nn
 
 from .. import _fakequant as _fq
-from ..verify import compare
+from ..verify import PartCheck, Session, add_differences, compare, file_error
+from . import graphs
+from .attention import HiddenRows
+from .graphs import Inputs, bind_inputs, find_part, fixed_in_graph, replace_tensors
+from .model_files import export_model_file, file_format
 from .modules import Quantized, list_reasons, lowered_modules, require_parts
-from .quantize import split_arguments
+from .quantize import RECIPE, split_arguments
+
+_OPSET = 20  # of torch's own layers, as in torch.onnx.export
+_LEAST_OPSET = 18
 
 
-def export(model, path, target="ort", opset=0, emulate=False):
-    """Writes an ONNX file with QuantizeLinear and DequantizeLinear nodes.
+def export(model, path, target="ort", opset=0, emulate=False, example_input=None, dynamic_shapes=None, format="", tokenizer=None):
+    """Writes a file for engines. `format` is "onnx", "gguf", "modelopt" or "compressed-tensors". The default follows from the path: .onnx,
+    .gguf, and "modelopt" for a folder.
 
-    `target` is the engine. `opset` 0 is the smallest opset that has the operators. `emulate` writes formats that the engine does not have as
-    arithmetic. Raises ArgumentError if torch runs a part of the model.
+    In an ONNX file parts on codes have QuantizeLinear and DequantizeLinear nodes, and torch.onnx.export writes the other layers. `target` is
+    the engine. `opset` 0 is the smallest opset that has the operators of a model that is one part, and for other models at least 20.
+    `emulate` writes formats that the engine does not have as arithmetic.
+
+    Inputs have the names of the arguments of forward. Outputs have the keys of a dict or ModelOutput, `output_0`, .. for a tuple, and `output`
+    for one tensor. The batch "N" may change. `dynamic_shapes` names other axes that may change, as for torch.export:
+    `{"input_ids": {0: "N", 1: "T"}}`, {argument: {axis: name}}, where all axes that may change are given. `example_input` replaces the
+    example of `quantize`. The file has the model in evaluation mode.
+
+    A GGUF file for llama.cpp has the codes of Llama, Mistral, Qwen2, Qwen3 or GPT-2 of transformers with the presets q4_0 and q8_0. A folder
+    has model.safetensors with the tensors of ModelOpt or compressed-tensors, and the config files; layers that are not quantized stay floats
+    of their type. `tokenizer` of transformers is written too.
+
+    Raises ArgumentError if the model is not calibrated, if torch.export cannot read it, for quantizers that the format does not have, and
+    without onnxscript. Raises FileError if the path cannot be written.
     """
-    _only_module(model, "export").share().export(path, target=target, opset=opset, emulate=emulate)
+    require_parts(model, "export")
+    format = file_format(path, format)
+    if format != "onnx":
+        if target != "ort" or opset or emulate or dynamic_shapes is not None:
+            raise _fq.ArgumentError(f"[export] target, opset, emulate and dynamic_shapes are for ONNX, and the format is {format}")
+        return export_model_file(model, path, format, tokenizer)
+    if tokenizer is not None:
+        raise _fq.ArgumentError("[export] tokenizer is for GGUF files and folders, and the format is onnx")
+    return _export_onnx(model, path, target, opset, emulate, example_input, dynamic_shapes)
+
+
+def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_shapes):
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise file_error("export", path, f"cannot be written: there is no folder {folder}. Create it")
+    for lowered in lowered_modules(model):
+        lowered.check_calibrated("export")
+    only = _only_module(model)
+    if only is not None and dynamic_shapes is None and example_input is None:
+        only.share().export(os.fspath(path), target=target, opset=opset, emulate=emulate)
+        return
+    splicing = _require_onnxscript()
+    options = {"target": target, "emulate": emulate}
+    inputs = _example(model, example_input)
+    with tempfile.TemporaryDirectory() as drafts, _evaluation(model), _dense_experts(model), torch.no_grad():
+        draft = os.path.join(drafts, "part.onnx")
+        options["opset"] = _common_opset(model, draft, opset, options)
+        names, program = _read_graph(model, inputs, dynamic_shapes)
+        splicer = splicing.Splicer(_translate(program, options["opset"], splicing.part_translation()))
+        for node in splicer.nodes(splicing.DOMAIN):
+            _splice_part(splicer, node, draft, options)
+    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes))
+    splicer.finish()
+    splicing.write_model(splicer.model, path, engine_reads_it=target == "ort")
 
 
 def save(model, path):
     """Writes a checkpoint that the command reads (`fakequant verify`, `evaluate`, `inspect`). Raises ArgumentError if torch runs a part of
     the model."""
-    _only_module(model, "save").share().save(path)
+    parts, only = require_parts(model, "save"), _only_module(model)
+    if only is None:
+        reasons = [reason for part in parts for reason in (list_reasons(part.floats), getattr(part, "part_reasons", "")) if reason]
+        raise _fq.ArgumentError("[save] torch runs a part of the model, and the checkpoint of the command cannot have this part: "
+                                + ("; ".join(dict.fromkeys(reasons)) or "it is in parts") + ". export writes an ONNX file")
+    only.share().save(os.fspath(path))
 
+
+def _only_module(model):
+    """Returns the LoweredModule that is all of a model, or None."""
+    return model.only_module() if isinstance(model, Quantized) else None
+
+
+def _require_onnxscript():
+    """Returns the module `splicing`. Raises ArgumentError without onnxscript."""
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise _fq.ArgumentError(f"[export] torch runs a part of the model, and torch.onnx.export requires the package {error.name}: "
+                                "pip install onnxscript") from None
+    from .. import splicing
+    return splicing
+
+
+@contextlib.contextmanager
+def _dense_experts(model):
+    """Lets transformers compute mixtures of experts by operators that ONNX has."""
+    models = [module for module in model.modules() if hasattr(module, "set_experts_implementation")]
+    before = [module.get_experts_implementation() for module in models]
+    try:
+        for module in models:
+            module.set_experts_implementation("batched_mm")
+        yield
+    finally:
+        for module, implementation in zip(models, before):
+            module.set_experts_implementation(implementation)
+
+
+@contextlib.contextmanager
+def _evaluation(model):
+    """Sets evaluation mode, and switches off the KV caches of transformers, which are no outputs of files."""
+    modes = {module: module.training for module in model.modules()}
+    configs = {id(config): config for module in modes for config in [vars(module).get("config")] if getattr(config, "use_cache", False)}
+    try:
+        model.eval()
+        for config in configs.values():
+            config.use_cache = False
+        yield
+    finally:
+        for config in configs.values():
+            config.use_cache = True
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _example(model, example_input):
+    """Returns the Inputs of the example. A batch of one sample is repeated, because torch.export fixes sizes of one."""
+    args, kwargs = vars(model).get(RECIPE, {}).get("example", ((), {}))
+    args, kwargs = split_arguments(example_input) if example_input is not None else (args, kwargs)
+    if not args and not kwargs:
+        raise _fq.ArgumentError("[export] example_input is None, and this model is not the result of quantize: give an input of the model")
+    found = bind_inputs(model, args, kwargs)
+    tensors = [x.contiguous() for _, x in found.tensors()]
+    samples, has_samples = found.samples()
+    if samples == 1:
+        tensors = [x.repeat(2, *[1] * (x.dim() - 1)) if repeats else x for x, repeats in zip(tensors, has_samples)]
+    given = iter(tensors)
+    return Inputs({name: replace_tensors(value, given) for name, value in found.values.items()}, found.positional)
+
+
+# The graph of torch.export.
+
+class _Flat(nn.Module):
+    """Calls a model with a list of tensors, and returns its tensors as a tuple. `names` gets their names."""
+
+    def __init__(self, model, inputs, names):
+        super().__init__()
+        self.model, self._inputs, self._names = model, inputs, names
+
+    def forward(self, *tensors):
+        outputs = self._inputs.named_outputs(self._inputs.call(self.model, tensors))
+        self._names[:] = [name for name, _ in outputs]
+        return tuple(tensor for _, tensor in outputs)
+
+
+def _read_graph(model, inputs, dynamic_shapes):
+    """Returns (names of the outputs, ExportedProgram). Raises ArgumentError with torch's reason and the module."""
+    names, tensors, axes = [], [x for _, x in inputs.tensors()], inputs.axes(dynamic_shapes)
+    hints = [{axis: torch.export.Dim.DYNAMIC if isinstance(size, str) else size for axis, size in found.items()} for found in axes]
+    flat = _Flat(model, inputs, names)
+    fixed_in_graph.clear()
+    try:
+        with HiddenRows(), _one_nms(), contextlib.redirect_stderr(io.StringIO()):  # torch prints the graph before it raises
+            program = torch.export.export(flat, tuple(tensors), dynamic_shapes=(tuple(hints),), strict=False)
+    except _fq.Error:
+        raise
+    except Exception as error:  # of the model's own code
+        raise _fq.ArgumentError(_export_reason(model, inputs, error)) from error
+    samples, _ = inputs.samples()
+    if dynamic_shapes is None and samples is not None and not inputs.size_names(program, None):
+        warnings.warn(f"[export] the batch of the file is fixed to {samples}, because the model computes with its size",
+                      _fq.FakequantWarning, stacklevel=3)
+    return names, program
+
+
+@contextlib.contextmanager
+def _one_nms():
+    """Replaces torchvision's batched_nms, which branches on the number of boxes, by one that does not."""
+    module = sys.modules.get("torchvision.ops.boxes")
+    if module is None:
+        yield
+        return
+
+    def batched_nms(boxes, scores, idxs, iou_threshold):
+        width = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max() + 1  # boxes of other classes do not overlap then
+        return module.nms(boxes + (idxs.to(boxes) * width)[:, None], scores, iou_threshold)
+
+    before, module.batched_nms = module.batched_nms, batched_nms
+    try:
+        yield
+    finally:
+        module.batched_nms = before
+
+
+def _export_reason(model, inputs, error):
+    """Returns the message for an error of torch.export."""
+    found = re.search(r"\['tensors'\]\[(\d+)\]\.size\(\)\[(\d+)\]", str(error))
+    if found:
+        name, axis = inputs.tensors()[int(found[1])][0], int(found[2])
+        where = f"the part of '{fixed_in_graph[0]}' has a fixed size. The batch may change, and positions of layers that compute each one by itself" \
+            if fixed_in_graph else "the model computes with its size"
+        return f"[export] dynamic_shapes: axis {axis} of '{name}' cannot change, because {where}. Leave this axis out"
+    return (f"[export] torch.export cannot read {_failed_module(model, error)}: {_first_line(error)}. Compute branches on values with torch.where "
+            "or torch.cond, and sizes from shapes")
+
+
+def _failed_module(model, error):
+    """Returns the path of the innermost module whose forward raised an error."""
+    paths, found = {id(module): path for path, module in model.named_modules()}, ""
+    at = error.__traceback__
+    while at is not None:
+        found = paths.get(id(at.tb_frame.f_locals.get("self")), "") or found
+        at = at.tb_next
+    return f"'{found}'" if found else f"the {getattr(model, 'origin', type(model)).__name__}"
+
+
+def _first_line(error):
+    text = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {text.partition(' (unhinted')[0].rstrip('.')}"
+
+
+# The ONNX graph.
+
+def _common_opset(model, draft, opset, options):
+    """Returns the opset of the file: the given one, or the smallest one of all parts and torch. Raises ArgumentError for a target or an opset
+    that a part does not have."""
+    import onnx
+
+    if opset and opset < _LEAST_OPSET:
+        raise _fq.ArgumentError(f"[export] opset is {opset}: layers that torch writes require opset {_LEAST_OPSET} or newer")
+    found = [opset or _OPSET]
+    for lowered in lowered_modules(model):
+        if lowered.states:  # torch computes attention without quantizers
+            lowered.share().export(draft, opset=opset, **options)
+            found += [known.version for known in onnx.load(draft).opset_import if known.domain == ""]
+    return opset or max(found)
+
+
+def _translate(program, opset, part_translation):
+    """Returns the model of onnx_ir of an ExportedProgram. `part_translation` is the translation of fakequant::part."""
+    table = {torch.ops.fakequant.part.default: part_translation}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about torch's own conversions
+            graphs.writes_file = True
+            return torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False, custom_translation_table=table).model
+    except Exception as error:
+        cause = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise _fq.ArgumentError(f"[export] torch.onnx.export cannot write the layers that torch runs: {_first_line(cause)}. Replace this "
+                                "operator in the model, or give another opset") from error
+    finally:
+        graphs.writes_file = False
+
+
+def _splice_part(splicer, node, draft, options):
+    """Replaces a node of the domain "fakequant" by the graph of its part."""
+    import onnx_ir
+
+    shapes = [[size if isinstance(size, int) else None for size in value.shape] for value in node.inputs]
+    part, reads_rows = find_part(node.attributes["number"].as_int()).for_file(shapes)
+    part.share().export(draft, **options)
+    splicer.replace(node, onnx_ir.load(draft), reads_rows)
+
+
+def _name_values(splicer, inputs, outputs, sizes):
+    """Gives inputs, outputs, parameters and sizes of the graph their names in the model."""
+    graph = splicer.model.graph
+    splicer.separate_outputs()
+    values = {name: value for name, value in graph.initializers.items() if name.startswith("model.")}
+    splicer.rename([*graph.inputs, *graph.outputs, *values.values()], [*inputs, *outputs, *(name[len("model."):] for name in values)])
+    splicer.rename_sizes(sizes)
+
+
+# verify.
 
 def verify(model, path, x, batch=256):
-    """Compares the file of `export` in ONNX Runtime with the model. Returns {"outputs", "different", "flips", "max"}: the number of outputs,
-    of outputs with other bits, of samples with another largest output, and the largest difference.
+    """Compares the file of `export` in ONNX Runtime with the model, in evaluation mode. Returns {"outputs", "different", "flips", "max"}: the
+    number of outputs, of outputs with other bits, of samples with another largest output, and the largest difference.
+
+    The dict of a model of several parts also has `codes` and `different_codes`. They compare the outputs of each part, with the
+    inputs that torch gave it, so that differences of torch's layers do not count.
 
     `x` is an input, or a tuple or dict of inputs. `batch` is the number of samples of a call.
     """
-    lowered = _only_module(model, "verify")
-    inputs = model.module_inputs(*split_arguments(x))
+    require_parts(model, "verify")
+    args, kwargs = split_arguments(x)
+    only = _only_module(model)
+    if only is None:
+        return _verify_graph(model, path, bind_inputs(model, args, kwargs), batch)
+    inputs = model.module_inputs(args, kwargs)
 
     def batches(most):
         for chunk in zip(*(value.split(most or batch) for value in inputs)):
-            yield lowered.input_rows(chunk).cpu().numpy()
-    return compare(lowered.share(), path, batches)
+            yield only.input_rows(chunk).cpu().numpy()
+    return compare(only.share(), path, batches)
 
 
-def _only_module(model, function):
-    """Returns the LoweredModule that is all of a model. Raises ArgumentError with the reasons if there is none."""
-    parts = require_parts(model, function)
-    if parts[0] is not model or not isinstance(model, Quantized) or model.only_module() is None:
-        reasons = [reason for part in parts for reason in (list_reasons(part.floats), getattr(part, "part_reasons", "")) if reason]
-        raise _fq.ArgumentError(f"[{function}] torch runs a part of the model, and the file cannot have this part: "
-                                + ("; ".join(dict.fromkeys(reasons)) or "it is in parts") + _transformers_hint(model))
-    return model.only_module()
+def _verify_graph(model, path, inputs, batch):
+    session = Session(path, *(lowered.network for lowered in lowered_modules(model)))
+    tensors = inputs.tensors()
+    if [own.name for own in session.inputs] != [name for name, _ in tensors]:
+        raise file_error("verify", path, f"has the inputs {', '.join(own.name for own in session.inputs)}, and x "
+                         f"{', '.join(name for name, _ in tensors)}: give x as in the example of quantize")
+    found = {"outputs": 0, "different": 0, "flips": 0, "max": 0.0}
+    with (tempfile.TemporaryDirectory() as drafts, _evaluation(model), torch.no_grad(),
+          PartCheck(lowered_modules(model), drafts) as parts):
+        for chunk in _chunks(inputs, session, batch):
+            own = inputs.named_outputs(inputs.call(model, chunk))
+            theirs = session.run({name: x.cpu().numpy() for (name, _), x in zip(tensors, chunk)})
+            if [name for name, _ in own] != session.output_names:
+                raise file_error("verify", path, f"has the outputs {', '.join(session.output_names)}, and the model "
+                                 f"{', '.join(name for name, _ in own)}: it is the file of another model")
+            for (_, value), other in zip(own, theirs):
+                floats = value.is_floating_point()
+                add_differences(found, (value.float() if floats else value).cpu().numpy(), other.astype(np.float32) if floats else other, path)
+    return found | {"codes": parts.outputs, "different_codes": parts.different}
 
 
-def _transformers_hint(model):
-    if not getattr(model, "origin", type(model)).__module__.startswith("transformers."):
-        return ""
-    return ". For a file, call save_pretrained(FOLDER) on the float model and run fakequant import FOLDER (docs/import.md)"
-
-
-# State dicts of other tools.
-
-#: {other field of ModelOpt's TensorQuantizer: why it is not supported}.
-_UNSUPPORTED = {"_pre_quant_scale": "it multiplies the input before rounding", "_scale": "its weights are packed codes",
-                "_double_scale": "its weights are packed codes", "_bias_value": "its grid has an offset",
-                "_global_amax": "its scales have a scale of their own", "_hadamard": "it rotates the input"}
-
-
-class _Rejected(Exception):
-    """The model cannot have a value of the state dict. The text is the reason."""
-
-
-def _require(condition, why):
-    if not condition:
-        raise _Rejected(why)
-
-
-def _layers(model):
-    """Returns {path of a module of torch: (LoweredModule, name of its layer)}."""
-    paths = {module: path for path, module in model.named_modules()}
-    return {paths[ref.module]: (lowered, name[:-len(".weight")]) for lowered in lowered_modules(model) for name, ref in lowered.refs.items()
-            if name.endswith(".weight") and ref.name == "weight" and ref.rows is None and ref.module in paths}
-
-
-def _quantizer_rows(lowered):
-    """Returns {name or alias of a quantizer: its row of Model.quantizers}."""
-    out = {}
-    for row in lowered.network.quantizers():
-        out |= {name: row for name in (row["name"], *row["aliases"])}
-    return out
-
-
-def _is_torchao(value):
-    return type(value).__module__.startswith("torchao.") and hasattr(value, "qdata")
-
-
-def _enabled_row(rows, name):
-    row = rows.get(name)
-    _require(row is not None and row["enabled"], "there is no such quantizer here, or it is off")
-    return row
-
-
-def _check_format(theirs, row):
-    """Raises _Rejected if a quantizer of ModelOpt has another format. `theirs` are its fields."""
-    own = row["descriptor"].dict()
-    bits = theirs.get("_num_bits", 8)
-    ours = own.get("num_bits", 8)
-    _require((tuple(bits) if not isinstance(bits, int) else bits) == (tuple(ours) if not isinstance(ours, int) else ours),
-             f"it has {bits} bits, and ours {ours}")
-    _require(not theirs.get("_disabled"), "it is off there, and on here")
-    _require(not theirs.get("_dynamic") and not theirs.get("_block_sizes"), "each input or block sets its range")
-    _require(theirs.get("_bias") is None and not theirs.get("_rotate"), "its grid has an offset, or its input is rotated")
-
-
-def _modelopt_range(row, amax, unsigned):
-    """Returns the range in the shape of our quantizer."""
-    fields = row["descriptor"].dict()
-    _require(not fields.get("dynamic"), "each input sets its range here")
-    _require(bool(fields.get("unsigned", False)) == unsigned,
-             "it is unsigned here, with other steps. Quantize for the target 'tensorrt', which has signed activations")
-    amax = amax.detach().float().cpu()
-    _require("block_sizes" not in fields, "it has blocks here")
-    _require(amax.numel() == 1 or fields.get("axis") is not None, f"it has {amax.numel()} ranges, and ours one for the tensor")
-    _require(fields.get("axis") is None or amax.numel() > 1 or row["amax"] is None or row["amax"][0] == row["amax"][1],
-             "it has one range for the tensor, and ours one a channel")
-    return amax.flatten().numpy() if amax.numel() > 1 else amax.flatten()[:1].numpy()[0]
-
-
-def _nearest_range(scale, bound):
-    """Returns (amax, amax / bound), where amax / bound is as near to the scale as float32 allows."""
-    amax = scale * np.float32(bound)
-    candidates = np.stack([amax, np.nextafter(amax, np.float32(np.inf)), np.nextafter(amax, np.float32(0))])
-    best = np.abs(candidates / np.float32(bound) - scale).argmin(0)[None]
-    amax = np.take_along_axis(candidates, best, 0)[0]
-    return amax, amax / np.float32(bound)
-
-
-def _torchao_weight(row, value):
-    """Returns (weights as floats, ranges) of a weight of torchao."""
-    fields = row["descriptor"].dict()
-    bits, narrow = fields.get("num_bits", 8), fields.get("narrow_range", False)
-    _require(isinstance(bits, int), "it is not an integer format here")
-    codes, zero = value.qdata, value.zero_point
-    _require(zero is None or not bool(zero.any()), "it has a zero point, and our weights are symmetric")
-    high = 2 ** (bits - 1) - 1
-    low = -high if narrow else -high - 1
-    groups = fields.get("block_sizes", {}).get("-1")
-    _require(groups is not None or fields.get("axis") == 0, "its scales are one a row, and ours one for the tensor")
-    block, wide = list(value.block_size), codes.shape[-1] if groups is None else groups
-    _require(block == [1, wide], f"its blocks are {block}, and ours [1, {wide}]")
-    outside = int(((codes < low) | (codes > high)).sum())
-    _require(outside == 0, f"{outside} of its codes are outside of {low} .. {high}, the range of our {bits} bits"
-             f"{' with narrow_range' if narrow else ''} have")
-    amax, scale = _nearest_range(value.scale.float().cpu().numpy(), high)
-    floats = codes.cpu().float() * torch.from_numpy(scale).repeat_interleave(wide, 1)
-    return floats, amax.ravel() if groups is None else amax
-
-
-class _Changes:
-    """Changes of a model by a state dict: parameters, ranges, weights of torchao, and the reasons for rejected values."""
-
-    def __init__(self, model, state, formats):
-        self.formats, self.state = formats, state
-        self.layers = _layers(model)
-        self.rows = {lowered: _quantizer_rows(lowered) for lowered, _ in self.layers.values()}
-        self.parameters, self.ranges, self.weights, self.rejected = {}, {}, {}, []
-        for name, value in state.items():
-            try:
-                self._add(name, value)
-            except _Rejected as why:
-                self.rejected.append(f"'{name}': {why}")
-
-    def _quantizer(self, path, kind):
-        """Returns (LoweredModule, row of the quantizer)."""
-        lowered, node = self.layers.get(path, (None, None))
-        _require(lowered is not None, "the library does not run its layer")
-        row = _enabled_row(self.rows[lowered], f"{node}.{kind}")
-        return lowered, row
-
-    def _add(self, name, value):
-        head, _, last = name.rpartition(".")
-        path, _, kind = head.rpartition(".")
-        if not kind.endswith("_quantizer"):
-            return self._add_parameter(name, value)
-        _require(last not in _UNSUPPORTED, _UNSUPPORTED.get(last))
-        _require(last == "_amax", "it is not a range")
-        lowered, row = self._quantizer(path, kind)
-        theirs = self.formats.get(head, {})
-        _check_format(theirs, row)
-        if kind == "weight_quantizer":
-            self._check_narrow(path, row, value)
-        self.ranges.setdefault(lowered, {})[row["name"]] = _modelopt_range(row, value, bool(theirs.get("_unsigned")))
-
-    def _check_narrow(self, path, row, amax):
-        """Raises _Rejected if a weight has the code -128 in ModelOpt, and our narrow grid ends at -127."""
-        weight = self.state.get(f"{path}.weight")
-        if weight is None or not row["descriptor"].dict().get("narrow_range"):
-            return
-        high = 2 ** (row["descriptor"].dict().get("num_bits", 8) - 1) - 1
-        _require(not bool((weight < -amax * (high + 0.5) / high).any()),
-                 f"some weights are below -amax, where it has the code {-high - 1}, which our grid does not have")
-
-    def _add_parameter(self, name, value):
-        if not _is_torchao(value):
-            self.parameters[name] = value
-            return
-        path, _, last = name.rpartition(".")
-        _require(last == "weight", "it is not the weight of a layer")
-        lowered, row = self._quantizer(path, "weight_quantizer")
-        floats, amax = _torchao_weight(row, value)
-        self.parameters[name] = floats
-        self.ranges.setdefault(lowered, {})[row["name"]] = amax
-        self.weights[name] = lowered, self.layers[path][1], floats
-
-
-def _check_rejected(rejected):
-    if rejected:
-        raise _fq.ArgumentError("[load_quantized] not supported, and nothing was changed: " + "; ".join(rejected))
-
-
-def _split_state(state):
-    """Returns (state dict, {quantizer: its fields}) of a state dict or of a file of modelopt.torch.opt.save."""
-    if set(state) != {"modelopt_state", "model_state_dict"}:
-        return state, {}
-    formats = {}
-    for _, step in state["modelopt_state"]["modelopt_state_dict"]:
-        formats |= step.get("metadata", {}).get("quantizer_state", {})
-    return state["model_state_dict"], formats
-
-
-def load_quantized(model, state_dict):
-    """Loads parameters and ranges from a state dict of another tool into a quantized model. Returns the names of the ranges.
-
-    It reads ranges of ModelOpt's TensorQuantizer (`<layer>.input_quantizer._amax`), and weights of torchao (Int8Tensor,
-    IntxUnpackedToInt8Tensor), whose codes stay the same. A scale of torchao may change in its last bit, because a scale here is amax / bound.
-    A file of `modelopt.torch.opt.save` has the formats of its quantizers, which are compared; a state dict does not have them. ModelOpt's
-    activations are signed: quantize with {"preset": "int8", "target": "tensorrt"}.
-
-    Raises ArgumentError, without a change of the model, if a value has no equal in the grids of the model. The message names it.
-    """
-    require_parts(model, "load_quantized")
-    changes = _Changes(model, *_split_state(state_dict))
-    known = set(model.state_dict())
-    changes.rejected += [f"'{name}': the model has no such parameter" for name in changes.parameters if name not in known]
-    _check_rejected(changes.rejected)
-    kept = {name: value.detach().clone() for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
-    states = {lowered: lowered.network.quantizer_state() for lowered in changes.ranges}
-    try:
-        model.load_state_dict(changes.parameters, strict=False)
-        for lowered, ranges in changes.ranges.items():
-            lowered.share().set_amax(ranges)
-            lowered.pull()
-        for name, (lowered, layer, floats) in changes.weights.items():
-            given = torch.as_tensor(lowered.share().weights_on_grid([layer])[layer])
-            if not torch.equal(given, floats):
-                wrong = int((given != floats).sum())
-                changes.rejected.append(f"'{name}': {wrong} of its {floats.numel()} weights are not on our grid")
-        _check_rejected(changes.rejected)
-    except Exception:
-        model.load_state_dict(kept, strict=False)
-        for lowered, state in states.items():
-            lowered.network.load_quantizer_state(*state)
-            lowered.pull()
-        raise
-    return [name for ranges in changes.ranges.values() for name in ranges]
+def _chunks(inputs, session, batch):
+    """Yields lists of tensors of at most `batch` samples. If the file has a fixed batch, each list has its size."""
+    tensors, (samples, has_samples) = [x for _, x in inputs.tensors()], inputs.samples()
+    fixed = next((own.shape[0] for own, splits in zip(session.inputs, has_samples) if splits), None)
+    step = fixed if isinstance(fixed, int) else session.batch or batch
+    if isinstance(fixed, int) and samples % fixed:
+        raise _fq.ArgumentError(f"[verify] x: it has {samples} samples, and the batch of the file is fixed to {fixed}. Give a multiple of it")
+    for begin in range(0, samples or 1, step):
+        yield [x[begin:begin + step] if splits else x for x, splits in zip(tensors, has_samples)]

@@ -151,6 +151,10 @@ class Quantized(nn.Module):
         called = [step.target for step in self._steps if step.op not in ("placeholder", "output") and not self._alone]
         return getattr(self, called[0]) if len(called) == 1 and called[0] in self._inputs else None
 
+    def argument_names(self):
+        """Returns the names of the arguments of the forward. `*` precedes names of *args and **kwargs."""
+        return [step.target for step in self._steps if step.op == "placeholder"]
+
     def module_inputs(self, args, named):
         """Returns the arguments of the model that `only_module` reads."""
         targets = {step.name: step.target for step in self._steps if step.op == "placeholder"}

@@ -1,4 +1,5 @@
 """LoweredModule: a subgraph of a network of torch that the library runs on codes."""
+import contextlib
 import json
 import math
 import warnings
@@ -8,47 +9,13 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .capture import node_shape
+from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register_part
 from .passes import model_nodes
 from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
 from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 
-_NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
 
-
-class _PendingBackward:
-    """Exists as long as a forward pass waits for its backward pass."""
-
-
-class _LoweredFunction(torch.autograd.Function):
-    """Forward on codes, and the backward that the library recorded, once. `tensors` are `count` inputs and the parameters."""
-
-    @staticmethod
-    def forward(ctx, lowered, count, *tensors):
-        inputs, parameters = tensors[:count], tensors[count:]
-        y, ctx.recording = lowered.record(inputs, parameters, ctx.needs_input_grad[2:2 + count])
-        ctx.lowered, ctx.names, ctx.pending = lowered, lowered.parameter_names, _PendingBackward()
-        lowered.shared.pending.add(ctx.pending)
-        ctx.save_for_backward(*parameters)  # torch rejects the backward pass if one of them was written to
-        return y
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_y):
-        parameters = ctx.saved_tensors
-        ctx.pending = None
-        input_gradients, gradients = ctx.recording.backward(make_dense(grad_y))
-        input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
-        own = [_as_gradient(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
-        ctx.lowered.average_gradients(dict(zip(ctx.names, own)))
-        return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
-
-
-def _as_gradient(gradient, parameter):
-    """Returns a gradient with the shape and the type of its parameter."""
-    return None if gradient is None else gradient.reshape(parameter.shape).to(parameter.dtype)
-
-
-class LoweredModule(nn.Module):
+class LoweredModule(GraphPart, nn.Module):
     """One network of the library in a network of torch.
 
     Its parameters, running statistics and quantizer states belong to the modules of torch, which are not its children.
@@ -67,6 +34,7 @@ class LoweredModule(nn.Module):
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
+        self._sizes, self.number = {}, register_part(self)  # {sample shape: shape of its output}
 
     def _build_network(self):
         """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
@@ -77,6 +45,7 @@ class LoweredModule(nn.Module):
         self.warnings = [str(entry.message) for entry in caught]
         if self._learned is not None:
             self._network.learn_ranges(**self._learned, calibrated=False)
+        self._sizes[tuple(self._sample_shape)] = output_shape(self._network)
         self.shared, self._seen, self._pushed = SharedParameters(self._network, self.refs), {}, None
         if not self.states:
             self.states = self._new_states()
@@ -268,33 +237,37 @@ class LoweredModule(nn.Module):
 
     # Forward.
 
-    @torch.compiler.disable
     def forward(self, *inputs):
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
-            raise _fq.ArgumentError(_NO_GRAPH)
+        if torch.compiler.is_compiling():
+            return self.add_to_graph(self.prepared(inputs)).to(self._output_type(inputs))
+        if torch.jit.is_tracing():
+            raise _fq.ArgumentError(NO_GRAPH)
         if torch._C._functorch.peek_interpreter_stack() is not None:
             raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
                                     "the model on batches, and backward")
+        self.check_inputs(inputs)
         read = self.prepared(inputs)
         _ = self.network
         parameters = self._all_parameters()
         self._limit({name.removesuffix(".amax"): value for name, value in zip(self._all_names(), parameters) if name not in self.refs})
-        try:
-            return self._run(read, parameters).to(self._output_type(inputs, parameters))
-        except _fq.ArgumentError as error:
-            self._check_calibrated(error)
-            raise
+        with self.explained_errors():
+            return self._run(read, parameters).to(self._output_type(inputs))
 
     def prepared(self, inputs):
         """Returns the inputs as the network reads them. Floating-point inputs become float32."""
-        return [as_float32(checked(x, "fakequant.torch")) for x in inputs]
+        return [as_float32(x) for x in inputs]
 
-    def _output_type(self, inputs, parameters):
+    def check_inputs(self, inputs):
+        """Raises ArgumentError for inputs that are no dense tensors on a device of the library."""
+        for x in inputs:
+            checked(x, "fakequant.torch")
+
+    def _output_type(self, inputs):
         """Returns the type of the output: the type of autocast, else the type of the parameters, as in torch."""
         device = inputs[0].device.type
         if torch.is_autocast_enabled(device):
             return torch.get_autocast_dtype(device)
-        types = {value.dtype for name, value in zip(self.parameter_names, parameters) if name in self.refs}
+        types = self.parameter_types()
         if not types:
             return next((x.dtype for x in inputs if x.is_floating_point()), torch.float32)
         return types.pop() if len(types) == 1 else self.output_type
@@ -318,14 +291,18 @@ class LoweredModule(nn.Module):
 
     def _run(self, inputs, parameters):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
-            return _LoweredFunction.apply(self, len(inputs), *inputs, *parameters)
-        with torch.no_grad():
-            if self.training or self._layers_in_other_mode():
-                return self.record(inputs, parameters, [False] * len(inputs))[0]
-            self.share(parameters).eval()
-            y = self._evaluated([make_dense(x) for x in inputs])
-            self.shared.release(self._named(parameters))
-            return y
+            return LoweredFunction.apply(self, len(inputs), *inputs, *parameters)
+        return self.run_without_gradient(inputs, parameters)
+
+    @torch.no_grad()
+    def run_without_gradient(self, inputs, parameters):
+        """Returns the output. `inputs` are tensors as the network reads them."""
+        if self.training or self._layers_in_other_mode():
+            return self.record(inputs, parameters, [False] * len(inputs))[0]
+        self.share(parameters).eval()
+        y = self._evaluated([make_dense(x) for x in inputs])
+        self.shared.release(self._named(parameters))
+        return y
 
     def record(self, inputs, parameters, wants_gradient):
         """Returns (outputs, Recording) for a batch. `wants_gradient` has a bool for each input."""
@@ -361,20 +338,31 @@ class LoweredModule(nn.Module):
         """Returns the inputs as the one array that the network reads."""
         return as_float32(inputs[0]).contiguous()
 
-    def _check_calibrated(self, error):
+    @contextlib.contextmanager
+    def explained_errors(self):
+        """Names the remedy if the library misses a range."""
+        try:
+            yield
+        except _fq.ArgumentError as error:
+            if "has no amax" in str(error):
+                self.check_calibrated("fakequant.torch", error)
+            raise
+
+    def check_calibrated(self, function, cause=None):
+        """Raises ArgumentError if a quantizer has no range. `function` is the name for the message."""
         missing = [name for name, state in self.states.items() if not state.is_calibrated()]
-        if missing and "has no amax" in str(error):
-            raise _fq.ArgumentError(f"[fakequant.torch] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before "
-                                    "the first use of the model, or load the state dict of a calibrated one") from error
+        if missing:
+            raise _fq.ArgumentError(f"[{function}] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before the first "
+                                    "use of the model, or load the state dict of a calibrated one") from cause
 
     # Protocols of torch.
 
     def __prepare_scriptable__(self):
-        raise _fq.ArgumentError(_NO_GRAPH)
+        raise _fq.ArgumentError(NO_GRAPH)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         if torch.onnx.is_in_onnx_export():
-            raise _fq.ArgumentError(_NO_GRAPH)
+            raise _fq.ArgumentError(NO_GRAPH)
         if self._network is not None and not self.shared.is_managed():
             self._limit_ranges()  # as the next forward, because a resumed run does not know the ranges before the last step
 
@@ -395,6 +383,10 @@ class LoweredModule(nn.Module):
 
     def __getstate__(self):
         return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.number = register_part(self)
 
     def extra_repr(self):
         return f"{len(self.nodes)} layers"
@@ -420,13 +412,19 @@ class MultiInputModule(LoweredModule):
     def input_rows(self, inputs):
         """Returns the inputs as rows [N, elements of all inputs]. Raises ArgumentError for other shapes than in the example."""
         for (name, shape), x in zip(self._shapes.items(), inputs):
-            if not isinstance(x, torch.Tensor) or list(x.shape) != [len(inputs[0]), *shape]:
+            if not isinstance(x, torch.Tensor) or list(x.shape) != [inputs[0].shape[0], *shape]:
                 got = list(x.shape) if isinstance(x, torch.Tensor) else x
                 raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
                                         "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
         return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
 
+    def check_inputs(self, inputs):
+        """Does nothing: `prepared` checks the shapes of all inputs."""
+
     def prepared(self, inputs):
+        return [self.input_rows(inputs)]
+
+    def file_inputs(self, inputs):
         return [self.input_rows(inputs)]
 
     def _samples(self, calls):

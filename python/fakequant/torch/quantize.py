@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
@@ -21,6 +22,9 @@ from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reas
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES
 
+#: Attribute of a quantized model: the arguments of quantize. `example` is (args, kwargs), and `excluded` are the paths of layers for which
+#: filter_fn returned False.
+RECIPE = "_fakequant_recipe"
 _UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
 
 
@@ -31,8 +35,7 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     arguments; it sets the shapes. Torch runs operations that the library does not have: `floats` of each `Quantized` has the reasons. If
     torch.fx cannot trace the forward of the model, its submodules are quantized one by one. Call `calibrate` before the first use.
 
-    A model of several inputs becomes one part if the library can run all of it. `export` and `verify` require one part. Its lengths are the
-    lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+    A model of several inputs becomes one part if the library can run all of it. Its lengths are the lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
 
     `filter_fn(module, path)` returns whether a layer with a matrix is quantized, as in torchao. The default is every layer.
 
@@ -48,7 +51,8 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
         raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give its original nn.Module")
     if quantized_parts(model):
         raise _fq.ArgumentError("[quantize] the model is already quantized: use the float model")
-    config, learned = _complete_config(config)
+    given = _config_dict(config)
+    config, learned = _complete_config(given)
     excluded = _exclude_layers(config, model, filter_fn)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
@@ -60,6 +64,8 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)
     _add_states(out, replacements)
+    out.__dict__[RECIPE] = {"config": given, "whole": whole, "excluded": [pattern.removesuffix(".*") for pattern in excluded],
+                            "example": (_without_values(args), _without_values(named))}
     count_multiply_adds(out, model, args, named)
     for message in [*_library_warnings(out, excluded), *_attention_weights_warning(model, out), *floats_warning(out)]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
@@ -110,14 +116,13 @@ def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
 # Configs.
 
 def _complete_config(config):
-    """Returns the config as a dict, and the keyword arguments of Model.learn_ranges or None.
+    """Returns the config that the library gets, a dict, and the keyword arguments of Model.learn_ranges or None.
 
     A config with a preset gets the choices of the preset (edges, calibration). The keys of the config replace them, and the rules
     of the config come after them. A config without a preset is unchanged.
     """
-    config = _config_dict(config)
     if not isinstance(config.get("preset"), str):
-        return config, None
+        return dict(config), None
     chosen, own = _fq.preset_config(config["preset"]), config.get("rules", [])
     rules = chosen.get("rules", []) + own if isinstance(own, list) else own
     config = chosen | config | ({"rules": rules} if rules else {})
@@ -168,6 +173,12 @@ def split_arguments(batch):
     if isinstance(batch, collections.abc.Mapping):
         return (), dict(batch)
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {}
+
+
+def _without_values(value):
+    """Returns nested arguments whose floating-point tensors are zeros that need no memory. Others keep their elements."""
+    return tree_map_only(torch.Tensor, lambda x: torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+                         if x.is_floating_point() else x.detach().clone(), value)
 
 
 def _bind(model, inputs, named):

@@ -16,6 +16,8 @@ _CALIBRATED = ("enabled", "zero_point")
 _FORMAT = ("pow2", "reference", "engine_grid", "binary")
 #: Fields of a descriptor that are not part of the format.
 _OTHERS = ("amax", "calib_method", "learn_amax", "name", "unsigned")
+#: Arrays that not every quantizer has. `extreme_codes` are the codes of the largest weights of ggml's blocks, chosen in calibration.
+_ARRAYS = ("scale", "growing", "pre_quant_scale", "extreme_codes")
 _BLOCK = 256  # bytes. The length of settings is a multiple, so that calibration does not change it.
 _LEAST_RANGE = 2.0**-23
 
@@ -30,9 +32,8 @@ class QuantizerState(nn.Module):
 
     def __init__(self, settings, amax, is_learned):
         super().__init__()
-        self.register_buffer("pre_quant_scale", None)
-        self.register_buffer("scale", None)
-        self.register_buffer("growing", None)
+        for name in _ARRAYS:
+            self.register_buffer(name, None)
         self._settings, self.writes, self.loads, self.is_loaded = settings, 0, 0, False
         self._sharded = None  # the DTensor of the learned range
         if is_learned:
@@ -75,8 +76,8 @@ class QuantizerState(nn.Module):
 
     def arrays(self):
         """Returns {name: tensor} for the library, copies."""
-        values = {"amax": self.whole_range() if self.is_calibrated() and self.amax is not None else None, "scale": self.scale,
-                  "growing": self.growing, "pre_quant_scale": self.pre_quant_scale}
+        values = {"amax": self.whole_range() if self.is_calibrated() and self.amax is not None else None}
+        values |= {name: getattr(self, name) for name in _ARRAYS}
         return {name: value.detach().cpu().clone() for name, value in values.items() if value is not None}
 
     def as_library(self):
@@ -97,7 +98,7 @@ class QuantizerState(nn.Module):
         self._settings = settings
         if self.amax is not None and "amax" in arrays:
             self._set_amax(arrays["amax"])
-        for name in ("scale", "growing", "pre_quant_scale"):
+        for name in _ARRAYS:
             setattr(self, name, arrays[name].clone() if name in arrays else None)
 
     def grows(self):
@@ -161,7 +162,7 @@ class QuantizerState(nn.Module):
                 given["amax"] = given["amax"].reshape(-1)
             elif given["amax"].shape != self.amax.shape:
                 self.amax = torch.empty_like(given["amax"], device=self.amax.device)
-        for name in ("scale", "growing", "pre_quant_scale"):
+        for name in _ARRAYS:
             if name in given:
                 setattr(self, name, torch.empty_like(given[name]))
 
@@ -192,7 +193,7 @@ def split_state(arrays, attributes):
             out.setdefault(name, ({}, {}))[0][field] = value
     for key, value in arrays.items():
         name, _, field = key.rpartition("/")
-        if name in out and field in ("amax", "scale", "growing", "pre_quant_scale"):
+        if name in out and field in ("amax", *_ARRAYS):
             out[name][1][field] = torch.as_tensor(value)
     return out
 

@@ -14,6 +14,7 @@ namespace {
 
 using fq::detail::RunSummary;
 
+// As for the calibration page: inline style and script, no requests.
 constexpr const char* kComparePolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action "
     "'none'";
@@ -46,6 +47,7 @@ std::string name_labels(const std::vector<NamedPoint>& points, const char* scree
   return out + "</g>";
 }
 
+// Returns accuracy over size of the runs that have both. One point has no use.
 std::string scatter(const std::vector<RunSummary>& runs) {
   std::vector<RunSummary> known;
   std::ranges::copy_if(runs, std::back_inserter(known),
@@ -54,11 +56,14 @@ std::string scatter(const std::vector<RunSummary>& runs) {
   const auto by_accuracy = [](const auto& run) { return *run.accuracy; };
   const double lowest = *std::ranges::min_element(known, {}, by_accuracy)->accuracy;
   const double highest = *std::ranges::max_element(known, {}, by_accuracy)->accuracy;
+  // Marks are round numbers. Runs of nearly equal accuracy get an axis of at least 0.1 points, so that noise
+  // does not fill the figure.
   const double step = round_step(std::max(highest - lowest, 0.1));
   const double low = std::floor(lowest / step) * step,
                high = std::max(std::ceil(highest / step) * step, low + step);
   const double most =
       kilobytes(*std::ranges::max_element(known, {}, [](const auto& run) { return *run.bytes; }));
+  // The room at the right is for the label of the largest run.
   const Axis x{kScatter, most * 1.12};
   std::string out =
       "<section class=card><h3>Accuracy, percent, over kilobytes of weights</h3><svg class=histogram "
@@ -77,6 +82,7 @@ std::string scatter(const std::vector<RunSummary>& runs) {
         {x.at(kilobytes(run)),
          kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low),
          run.name});
+  // Labels are drawn twice, for wide and narrow pages. The style sheet hides one of them.
   out += name_labels(points, "wide", 11) + name_labels(points, "narrow", 18);
   for (std::size_t i = 0; i < known.size(); ++i) out += run_circle(known[i], points[i]);
   const bool of_training = std::ranges::any_of(known, [](const auto& run) { return !run.validated; });
@@ -97,6 +103,7 @@ std::string heads(const std::vector<std::string>& flags) {
   return out + "</tr></thead>";
 }
 
+// Cells in the order of `heads`: fixed columns, then one column per flag.
 std::string line(const RunSummary& run, const std::vector<std::string>& flags) {
   std::string out = fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(run.name));
   for (const auto* text : {&run.command, &run.model, &run.format, &run.state})

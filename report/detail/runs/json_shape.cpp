@@ -44,6 +44,7 @@ JsonShape JsonShape::list(JsonShape each) {
   return out;
 }
 
+// Checks the type of the value alone. `mismatch` checks its members.
 bool JsonShape::fits(const ordered_json& value) const {
   switch (type_) {
     case Type::any:
@@ -55,6 +56,7 @@ bool JsonShape::fits(const ordered_json& value) const {
     case Type::whole:
       return whole_if<std::int64_t>(value).has_value();
     case Type::number:
+      // JSON has no NaN: a metric that is not finite is written as null.
       return value.is_number() || value.is_null();
     case Type::object:
       return value.is_object();
@@ -64,8 +66,11 @@ bool JsonShape::fits(const ordered_json& value) const {
   return false;
 }
 
+// Returns the JSON pointer and the problem of the first value that does not fit. Other keys are allowed: a
+// shape lists only the keys that readers use.
 std::optional<std::pair<std::string, std::string>> JsonShape::mismatch(const ordered_json& value,
                                                                        const std::string& pointer) const {
+  // In the order of JsonShape::Type.
   static constexpr const char* kNeeded[] = {"any value", "a text",    "true or false", "a whole number",
                                             "a number",  "an object", "a list"};
   if (!fits(value))

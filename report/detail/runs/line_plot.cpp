@@ -13,6 +13,7 @@
 namespace fq::html {
 namespace {
 
+// Areas in units of the figure (viewBox): a plot with room for axis labels, and a figure of a table row.
 constexpr PlotArea kFigure{.left = 58, .right = 628, .top = 10, .bottom = 200};
 constexpr PlotArea kSpark{.left = 1, .right = 119, .top = 2, .bottom = 22};
 constexpr double kManyTimes = 50;    // smallest ratio for a logarithmic scale
@@ -42,6 +43,7 @@ std::vector<double> finite_values(const std::vector<Curve>& curves) {
 
 Scale tight_scale(const std::vector<double>& numbers, PlotArea area) {
   const auto [low, high] = std::ranges::minmax(numbers);
+  // A constant curve has no extent: half of its value above and below places it in the middle.
   const double room = low == high ? std::max(std::fabs(high), 1e-9) * 0.5 : 0;
   return {area, low - room, high + room};
 }
@@ -53,8 +55,10 @@ Scale round_scale(const std::vector<double>& numbers, PlotArea area, Span span) 
     out.logarithmic = true;
     return out;
   }
+  // An axis that would start below half of the largest value starts at 0.
   if (out.low > 0 && out.low < 0.5 * out.high) out.low = 0;
   const double step = round_step(out.high - out.low);
+  // 1e-9 keeps an end that is a multiple of the step up to rounding.
   out.low = std::floor(out.low / step + 1e-9) * step;
   out.high = std::ceil(out.high / step - 1e-9) * step;
   return out;
@@ -71,6 +75,7 @@ std::vector<double> tick_values(const Scale& y) {
   const double step = round_step(y.high - y.low);
   for (int i = 0; y.low + i * step <= y.high + step * 1e-6; ++i) {
     const double mark = y.low + i * step;
+    // Sums of steps may miss zero by rounding, and the label would be 1e-17.
     out.push_back(std::fabs(mark) < step * 1e-6 ? 0 : mark);
   }
   return out;
@@ -97,6 +102,7 @@ std::string curve_path(const Curve& curve, const Axis& x, const Scale& y) {
 std::string drawn(const Curve& curve, std::size_t index, const Axis& x, const Scale& y) {
   std::string out = fmt::format("<g class=\"f-{}\"><path class=curve d=\"{}\"/>", index % kLineColours,
                                 curve_path(curve, x, y));
+  // Points of a long curve would hide the line.
   if (curve.points.size() <= kDotted)
     for (const auto& [step, value] : curve.points)
       if (std::isfinite(value))
@@ -150,17 +156,19 @@ struct Box {
   }
 };
 
+// Bytes 10xxxxxx continue a character in UTF-8.
 bool begins_letter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
 std::size_t count_letters(const std::string& text) {
   return std::size_t(std::ranges::count_if(text, begins_letter));
 }
 
+// Names are paths of run folders, whose ends differ, so the beginning is cut, before a whole character.
 std::string shortened(const std::string& name) {
   if (count_letters(name) <= kMostLetters) return name;
   std::size_t at = name.size();
-  for (std::size_t kept = 0; kept < kMostLetters - 1;)
-    if (begins_letter(name[--at])) ++kept;
+  for (std::size_t letters = 0; letters < kMostLetters - 1;)
+    if (begins_letter(name[--at])) ++letters;
   return "…" + name.substr(at);
 }
 
@@ -182,6 +190,7 @@ struct Group {
   }
 };
 
+// Merges points that are drawn on top of each other. The highest group comes first, because y points down.
 std::vector<Group> group_points(const std::vector<NamedPoint>& points) {
   std::vector<Group> out;
   for (const auto& point : points) {
@@ -205,6 +214,7 @@ std::vector<PointLabel> candidate_labels(const Group& group, double font_size) {
       out.push_back({group.x + (ends_here ? -kBeside : kBeside), group.y - up, ends_here, text, group.x,
                      group.y, away});
   };
+  // Above, level with and below the point, each on both sides. Then ever farther, with a line to the point.
   add(kPointRadius, false);
   add(-0.35 * font_size, false);
   add(-kPointRadius - 0.7 * font_size, false);
@@ -222,18 +232,21 @@ Box label_box(const PointLabel& label, double font_size) {
 }  // namespace
 
 std::vector<PointLabel> place_labels(const std::vector<NamedPoint>& points, PlotArea area, double font_size) {
-  std::vector<Box> taken;
+  std::vector<Box> occupied;
   for (const auto& p : points)
-    taken.push_back({p.x - kPointRadius, p.x + kPointRadius, p.y - kPointRadius, p.y + kPointRadius});
+    occupied.push_back({p.x - kPointRadius, p.x + kPointRadius, p.y - kPointRadius, p.y + kPointRadius});
   std::vector<PointLabel> out;
   const auto groups = group_points(points);
+  // Greedy: the first candidate that is inside the area and meets neither points nor earlier labels. Cost is
+  // quadratic in the number of labels, which is limited.
   for (std::size_t i = 0; i < std::min(groups.size(), kMostLabels); ++i)
     for (const auto& label : candidate_labels(groups[i], font_size)) {
       const Box box = label_box(label, font_size);
       const bool inside = box.left >= area.left && box.right <= area.right && box.top >= area.top &&
                           box.bottom <= area.bottom;
-      if (!inside || std::ranges::any_of(taken, [&](const Box& other) { return box.meets(other); })) continue;
-      taken.push_back(box);
+      if (!inside || std::ranges::any_of(occupied, [&](const Box& other) { return box.meets(other); }))
+        continue;
+      occupied.push_back(box);
       out.push_back(label);
       break;
     }

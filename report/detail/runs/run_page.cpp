@@ -22,6 +22,7 @@ namespace {
 using fq::detail::number_field;
 using fq::detail::RunRecord;
 
+// Returns the values of a key in the lines of one event, by step.
 Curve read_curve(const RunRecord& record, const char* event, const std::string& key,
                  const std::string& name) {
   Curve out{name};
@@ -31,6 +32,7 @@ Curve read_curve(const RunRecord& record, const char* event, const std::string& 
   return out;
 }
 
+// Steps record the mean since the start of their epoch, epochs record the validation.
 std::string two_curves(const RunRecord& record, double last_step, const std::string& title,
                        const std::string& key, Span span = Span::linear) {
   return line_plot(title,
@@ -46,6 +48,7 @@ std::vector<std::string> other_scores(const RunRecord& record) {
   const auto* last = record.last("epoch");
   if (last == nullptr) return out;
   for (const auto& [key, value] : last->items())
+    // Loss and accuracy have plots of their own.
     if (key.starts_with("val_") && value.is_number() && std::ranges::find(kShown, key) == kShown.end())
       out.push_back(key);
   return out;
@@ -91,6 +94,7 @@ std::string phases_section(const RunRecord& record) {
     whole += work.back().second;
   }
   if (whole <= 0) return {};
+  // Largest first, kinds of equal time stay in the order of the record.
   std::ranges::stable_sort(work, std::greater(), &std::pair<std::string, double>::second);
   std::string bar, legend;
   for (std::size_t i = 0; i < work.size(); ++i) {
@@ -132,10 +136,12 @@ std::optional<double> final_value(const Curve& curve) {
   return curve.points.empty() ? std::nullopt : std::optional(curve.points.back().second);
 }
 
+// Returns the first and last range, their relative change, and the clipped share of one quantizer.
 std::string quantizer_row(const RunRecord& record, const std::string& quantizer, double last_step) {
   const Curve amax = quantizer_curve(record, quantizer, "amax"),
               clipped = quantizer_curve(record, quantizer, "clipped");
   const auto first = amax.points.empty() ? std::nullopt : std::optional(amax.points.front().second);
+  // A range that starts at 0 (a quantizer that has seen only zeros) has no relative change.
   const auto change = first && *first > 0 ? std::optional(*final_value(amax) / *first - 1) : std::nullopt;
   return fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(quantizer)) +
          cell(first, number(first)) + cell(final_value(amax), number(final_value(amax))) +
@@ -178,6 +184,7 @@ std::string class_name(const ordered_json& classes, std::size_t index) {
   return escaped(index < names.size() ? names[index].get<std::string>() : std::to_string(index));
 }
 
+// Returns all cells of the confusion matrix in row order: label by label, prediction by prediction.
 std::vector<Confused> confusion_counts(const ordered_json& classes) {
   std::vector<Confused> out;
   for (std::size_t label = 0; label < classes["confusion"].size(); ++label) {
@@ -195,6 +202,7 @@ std::string count_cell(const Confused& entry) {
   const double share = double(entry.count) / double(entry.of);
   return fmt::format("<td class=\"{}{}\" style=\"--v:{:.0f}%\">{}</td>",
                      entry.label == entry.prediction ? "right" : "wrong", share > kStrong ? " strong" : "",
+                     // Small shares get at least 15 % colour, so that they differ from an empty cell.
                      15 + 85 * share, entry.count);
 }
 
@@ -204,6 +212,7 @@ std::string matrix(const ordered_json& classes) {
   for (std::size_t c = 0; c < classes["confusion"].size(); ++c)
     out += "<th scope=col>" + class_name(classes, c) + "</th>";
   out += "</tr></thead><tbody>\n";
+  // Cells are in row order, so prediction 0 begins the row of the next label.
   for (const auto& entry : confusion_counts(classes)) {
     if (entry.prediction == 0)
       out += fmt::format("{}<tr><th scope=row class=text>{}</th>", entry.label == 0 ? "" : "</tr>\n",
@@ -260,6 +269,7 @@ std::string classes_section(const RunRecord& record, const std::map<std::int64_t
 using fq::detail::number_field;
 using nlohmann::ordered_json;
 
+// As for the calibration page, with pictures of samples as data URIs.
 constexpr const char* kRunPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri "
     "'none'; "
@@ -281,6 +291,7 @@ std::string state_tile(const RunPage& page) {
   const auto* end = page.record->last("end");
   const auto* epoch = page.record->last("epoch");
   const auto* step = page.record->last("step");
+  // The length of a run is given in steps or in epochs (--steps, --epochs).
   const std::string unit = page.config.contains("steps") ? "step" : "epoch";
   const auto* reached = unit == "step" ? step : epoch;
   const std::string done =
@@ -323,6 +334,7 @@ std::string facts(const ordered_json& config) {
   return "<p>" + out + "</p>\n";
 }
 
+// All curves share one axis. NaN of a line without a step does not change the maximum.
 double largest_step(const RunPage& page) {
   double out = 1;
   for (const auto& line : page.record->lines) out = std::max(out, number_field(line, "step"));
@@ -344,11 +356,13 @@ std::string run_html(const RunPage& page) {
       "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=generator "
       "content=fakequant>\n";
   out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kRunPolicy);
+  // A page of a running process reloads itself.
   if (page.seconds_left >= 0) out += fmt::format("<meta http-equiv=refresh content={}>\n", kSecondsBetween);
   out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n";
   out += fmt::format("<title>{}</title>\n<style>{}{}{}</style>\n</head>\n<body>\n", escaped(page.title),
                      page_style, samples_style, run_style);
   const std::string body = run_body(page);
+  // The script only sorts and filters tables, which a page of a float run does not have.
   const bool sorts = body.find("class=tools") != std::string::npos;
   return out + body + (sorts ? fmt::format("<script>{}</script>\n", page_script) : std::string()) +
          "</body>\n</html>\n";

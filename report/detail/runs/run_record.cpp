@@ -17,6 +17,8 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kMostRecordBytes = std::int64_t{1} << 30;
 
 /// Returns the shape of the lines of an event: the keys that readers of the record use.
+/// Numbers of "phases" and "quantizers" have names that depend on the network, so their objects have no fixed
+/// keys.
 const JsonShape& line_shape(const std::string& event) {
   using S = JsonShape;
   static const JsonShape line =
@@ -43,6 +45,7 @@ const JsonShape& line_shape(const std::string& event) {
   throw FileError(path, "", fmt::format("[run_record] {}:{}: {}. The file is damaged.", path, line, why));
 }
 
+// `number` is the line, from 1, for messages.
 ordered_json record_line(std::string_view text, const std::string& path, std::size_t number) try {
   auto line = parse_json<ordered_json>(text);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string() || !line.contains("step") ||
@@ -57,6 +60,7 @@ ordered_json record_line(std::string_view text, const std::string& path, std::si
   fail_record(path, number, error.what());
 }
 
+// Texts and objects have no column.
 bool is_number_of_table(const ordered_json& value) { return value.is_number() || value.is_boolean(); }
 
 std::string table_text(const ordered_json& line, const std::string& key) {
@@ -66,11 +70,14 @@ std::string table_text(const ordered_json& line, const std::string& key) {
 }  // namespace
 
 RunRecord RunRecord::load(const std::string& path) {
+  // The limit protects against a huge file; a record has about a thousand step lines.
   const std::string text = read_file(path, kMostRecordBytes);
   RunRecord out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     const auto line = std::string_view(text).substr(begin, end - begin);
+    // A line is complete when its newline is written. After a power failure, blocks of a file may read as
+    // zeros.
     if (end == std::string::npos || line.find('\0') != line.npos)
       break;  // cut off by a crash or a power failure
     out.lines.push_back(record_line(line, path, out.lines.size() + 1));
@@ -111,6 +118,7 @@ std::string metrics_csv(const RunRecord& record) {
     if (counts(line))
       for (const auto& [key, value] : line.items())
         if (is_number_of_table(value) && std::ranges::find(columns, key) == columns.end())
+          // A column is added at the first line that has its key. Lines without the key have an empty field.
           columns.push_back(key);
   std::string out = "event";
   for (const auto& column : columns) out += "," + column;

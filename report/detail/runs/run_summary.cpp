@@ -27,6 +27,8 @@ const ordered_json* best_or_last_epoch(const RunRecord& record) {
   return best == nullptr ? record.last("epoch") : best;
 }
 
+// Returns the preset of the command line, else the preset that the checkpoint's config names, else
+// "quantized".
 std::string format_name(const ordered_json& config) {
   const bool quantized = config.contains("quantization") && !config["quantization"].is_null();
   if (!quantized) return "float";
@@ -82,6 +84,7 @@ RunSummary summarize_run(const std::string& name, const ordered_json& config, co
     out.bytes = static_cast<std::int64_t>(*bytes);
   if (const auto parameters = optional_number_field(config, "parameters");
       parameters && out.bytes && *parameters > 0)
+    // Mean over all parameters. Float parameters count with 32 bits.
     out.bits = 8 * static_cast<double>(*out.bytes) / *parameters;
   out.ms_per_step = optional_number_field(result, "ms_per_step");
   out.seconds = optional_number_field(result, "seconds");
@@ -90,6 +93,7 @@ RunSummary summarize_run(const std::string& name, const ordered_json& config, co
 
 std::string flag_text(const RunSummary& run, const std::string& flag) {
   const auto& flags = run.given.contains(flag) ? run.given : run.defaults;
+  // A toggle that is off has no text, like a flag that the command does not have.
   if (!flags.contains(flag) || flags[flag] == false) return {};
   const auto& value = flags[flag];
   return value.is_string() ? value.get<std::string>() : value.dump();

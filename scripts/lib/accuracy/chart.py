@@ -18,14 +18,14 @@ def style():
 
 
 def steps(low, high):
-    """Round values between."""
+    """Returns the round values from `low` to `high`."""
     step = next(s for s in (0.25, 0.5, 1, 2, 5, 10) if (high - low) / s <= 7)
     first = int(low // step) + (low % step > 0)
     return [step * i for i in range(first, int(high // step) + 1)]
 
 
 def spread(wanted, gap, low, high):
-    """Places at least `gap` apart, in the order of the wanted ones and near them."""
+    """Returns positions near the wanted ones, in the same order and at least `gap` apart."""
     order, placed = sorted(range(len(wanted)), key=wanted.__getitem__), list(wanted)
     for before, index in zip([None, *order], order):
         placed[index] = max(low, wanted[index], placed[before] + gap if before is not None else low)
@@ -71,8 +71,8 @@ def curve(axes, index, points):
 
 
 def draw(title, lines, level):
-    """`lines`: name -> (bits, percent) of each, or nothing; a place in the order is a colour, the first is drawn boldest. `level`:
-    percent in float, a dashed line."""
+    """`lines`: name -> (bits, percent), or nothing. The position of a line decides its colour, and the first line is the boldest.
+    `level`: percent in float, a dashed line."""
     axes = Axes(lines, level)
     ends = {name: max(points)[1] for name, points in lines.items() if points}
     places = spread([axes.y(level), *map(axes.y, ends.values())], 17, TOP, HEIGHT - BOTTOM)

@@ -1,4 +1,4 @@
-"""Our side: float networks, and what `calibrate` and `qat` make of them with --preset alone."""
+"""Our side: float networks, calibrated and fine-tuned by `calibrate` and `qat` with --preset alone."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 """NVIDIA's ModelOpt: its INT8, FP8 and NVFP4 configurations, and INT8's with fewer bits; ranges of largest magnitude, of
-least squared error below 8 bits, frozen while training as its quantizers are."""
+least squared error below 8 bits, fixed in training like its quantizers."""
 
 import copy
 

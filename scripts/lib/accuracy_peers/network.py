@@ -1,4 +1,4 @@
-"""A float checkpoint of fakequant's as a module of PyTorch's."""
+"""A float checkpoint of fakequant as a PyTorch module."""
 
 import json
 

@@ -32,5 +32,5 @@ def quantized(network, wanted, x):
         warnings.simplefilter("ignore")
         model = prepare_qat_fx(network, mapping, (x,))
     with torch.no_grad():
-        model.eval()(x)  # observers take the ranges of these
+        model.eval()(x)  # observers take ranges from these samples
     return model

@@ -8,7 +8,7 @@ DECAY, TEMPERATURE = 0.01, 2
 
 
 def groups(model):
-    """Weights decay; biases, norms and what quantizers learn do not."""
+    """Weights decay. Biases, norms and parameters of quantizers do not."""
     weights = {id(module.weight) for module in model.modules() if isinstance(module, LAYERS)}
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return [{"params": [p for p in parameters if id(p) in weights], "weight_decay": DECAY},
@@ -25,7 +25,7 @@ def compute_loss(logits, labels, followed):
 
 
 def tune(model, teacher, x, y, job):
-    """`teacher`: a float network that is followed with half of the loss, or None."""
+    """`teacher`: a float network for distillation, with half of the loss, or None."""
     batch, rate = job["batch"], job["rate"]
     batches = len(x) // batch
     optimizer = torch.optim.AdamW(groups(model), lr=rate)

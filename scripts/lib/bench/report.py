@@ -50,7 +50,7 @@ def revision():
 
 
 def load():
-    """How many processes wanted a core in the last minute."""
+    """Returns the mean number of processes that needed a core in the last minute."""
     return round(os.getloadavg()[0], 2)
 
 

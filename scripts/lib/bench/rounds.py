@@ -1,4 +1,4 @@
-"""Two sides in turn, A B B A a round, and the ratio of each round."""
+"""Times two sides in turn, A B B A in each round, and computes the ratio of each round."""
 
 import statistics
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def plan(quick):
 
 
 class Timed:
-    """One side of a row: a batch of calls, in the row's unit a call."""
+    """One side of a row. Times a batch of calls and returns the time of a call in the unit of the row."""
 
     def __init__(self, worker, side, clock, units_per_second):
         self.worker, self.side, self.clock, self.units_per_second = worker, side, clock, units_per_second
@@ -29,7 +29,7 @@ class Timed:
         return answer["value"] if "value" in answer else answer[self.clock] / self.calls * self.units_per_second
 
     def size_batch(self, seconds):
-        """Warms up, and doubles the calls of a batch until it takes that long."""
+        """Warms up, and doubles the calls of a batch until the batch takes `seconds`."""
         while True:
             answer = self.worker.ask("run", self.side, self.calls)
             if "value" in answer or answer["wall"] >= seconds:

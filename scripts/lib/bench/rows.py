@@ -14,7 +14,7 @@ class Refused(Exception):
 
 
 class Different(Exception):
-    """The two sides do not give the same; the message names the first element."""
+    """The results of the two sides differ. The message names the first element that differs."""
 
 
 def matches(row, pattern):
@@ -27,13 +27,13 @@ def nearest(pattern, rows):
 
 
 def choose(rows, patterns, peers):
-    """The rows that a pattern matches, all without one; rows of Python peers only with `peers`."""
+    """Returns the rows that a pattern matches, or all rows without patterns. Rows of Python peers require `peers`."""
     for pattern in patterns:
         found = [row for row in rows if matches(row, pattern)]
         if not found:
             raise Refused(f"no row is named {pattern}; nearest: {nearest(pattern, rows)} (--list gives all)")
         if not peers and all(row["python"] for row in found):
-            raise Refused(f"{pattern} is compared with a Python library: give --peers")
+            raise Refused(f"{pattern} is compared with a Python library: use --peers")
     chosen = [row for row in rows
               if (peers or not row["python"]) and (not patterns or any(matches(row, p) for p in patterns))]
     if not chosen:
@@ -42,13 +42,13 @@ def choose(rows, patterns, peers):
 
 
 class Runner:
-    """Runs rows with programs of their own each: `own(own_waiting)` starts ours, `peer()` theirs, which exchange arrays in a folder."""
+    """Starts two programs for each row: `own(own_waiting)` and `peer()`. They exchange arrays in a folder."""
 
     def __init__(self, own, peer, exchange, plan, threads):
         self.own, self.peer, self.exchange, self.plan, self.threads = own, peer, exchange, plan, threads
 
     def run_python(self, row):
-        """Both sides are Python programs; nothing is compared, which tests do."""
+        """Both sides are Python programs. Results are not compared here, because tests compare them."""
         with self.peer() as own, self.peer() as peer:
             own.ask("prepare", python_rows.ours(row["name"]))
             variant = peer.ask("prepare", row["name"])
@@ -86,15 +86,15 @@ class Runner:
                 "compared": prepared["checked"]}
 
 
-def run_all(runner, rows, tell):
-    """Returns (results, failures). Calls `tell` with one line per row."""
+def run_all(runner, rows, print_line):
+    """Returns (results, failures). Calls `print_line` with one line per row."""
     results, failures = [], []
     for row in rows:
         try:
             results.append(runner.run(row))
-            tell("{name:<46} {ratio:7.3f}  ({ratio_min:.3f} .. {ratio_max:.3f}, {rounds} rounds)".format(**results[-1]))
+            print_line("{name:<46} {ratio:7.3f}  ({ratio_min:.3f} .. {ratio_max:.3f}, {rounds} rounds)".format(**results[-1]))
         except (Different, WorkerError, ZeroDivisionError) as error:
             reason = f"not equal: {error}" if isinstance(error, Different) else str(error)
             failures.append({"name": row["name"], "reason": reason})
-            tell(f"{row['name']:<46} FAILED  {reason}")
+            print_line(f"{row['name']:<46} FAILED  {reason}")
     return results, failures

@@ -14,12 +14,12 @@ REQUIREMENTS = "bench/peers/requirements.txt"
 KEPT = str(8 << 30)
 
 
-def build_own(tell):
-    """Builds the own side in the release preset; nothing is done where it is up to date."""
+def build_own(print_line):
+    """Builds the program of our side in the release preset. Does nothing if it is up to date."""
     log = f"{FOLDER}/build.log"
     os.makedirs(FOLDER, exist_ok=True)
     if not os.path.exists(OWN):
-        tell(f"building {OWN} (release preset; the output goes to {log})")
+        print_line(f"building {OWN} (release preset; the output goes to {log})")
     with open(log, "w") as output:
         done = subprocess.run(["bash", "-c", ". scripts/lib/install.sh && build_preset release --target fakequant_bench"],
                               stdout=output, stderr=subprocess.STDOUT)
@@ -38,8 +38,8 @@ def run_logged(command, log, otherwise):
         raise Refused(f"{otherwise} (the output is in {log})")
 
 
-def make_environment(tell):
-    """The Python of the virtual environment with the pinned peers, made once and again when the pins change."""
+def make_environment(print_line):
+    """Returns the Python of the virtual environment with the pinned peers. Makes the environment if it is missing or the pins changed."""
     folder, log = f"{FOLDER}/venv", f"{FOLDER}/venv.log"
     os.makedirs(FOLDER, exist_ok=True)
     python, stamp = f"{folder}/bin/python", f"{folder}/pins"
@@ -49,7 +49,7 @@ def make_environment(tell):
         return os.path.abspath(python)
     if sys.version_info < (3, 11):
         raise Refused(f"the peers need Python 3.11 or newer, this is {sys.version.split()[0]}: run scripts/bench with a newer one")
-    tell(f"installing the peers of {REQUIREMENTS} into {folder}: about 3 GB to fetch, 5 GB on disk")
+    print_line(f"installing the peers of {REQUIREMENTS} into {folder}: about 3 GB to fetch, 5 GB on disk")
     shutil.rmtree(folder, ignore_errors=True)
     open(log, "w").close()
     run_logged([sys.executable, "-I", "-m", "venv", folder], log,
@@ -75,7 +75,7 @@ def own_environment(threads, own_waiting):
 
 
 def peer_environment(threads):
-    """For their side also: malloc keeps memory, as our arena does; compiled code stays in our folder."""
+    """Environment of the peer. Its malloc keeps memory, like our arena, and its compiled code stays in our folder."""
     return {**environment(threads), "MKL_NUM_THREADS": str(threads), "PYTHONDONTWRITEBYTECODE": "1",
             "MALLOC_MMAP_THRESHOLD_": KEPT, "MALLOC_TRIM_THRESHOLD_": KEPT,
             "TORCHINDUCTOR_CACHE_DIR": os.path.abspath(f"{FOLDER}/inductor")}

@@ -5,7 +5,7 @@ import subprocess
 
 
 class WorkerError(Exception):
-    """The program answered with an error, or died; the message says which."""
+    """The program reported an error, or it ended. The message says which."""
 
 
 class Worker:

@@ -1,4 +1,4 @@
-"""Images of letters and digits: fonts drawn by Pillow, turned, on uneven ground and with noise."""
+"""Images of letters and digits: fonts drawn by Pillow, rotated, on an uneven background and with noise."""
 
 import glob
 import os
@@ -9,20 +9,20 @@ from PIL import Image, ImageDraw, ImageFont
 
 from . import data_file, packages
 
-CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefghnqrt"  # letters whose small form differs have two
+CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefghnqrt"  # two for letters whose small form differs
 PACKAGES = ["fonts-dejavu-core", "fonts-dejavu-extra", "fonts-liberation", "fonts-freefont-ttf", "fonts-lato", "fonts-hack",
             "fonts-open-sans", "fonts-urw-base35", "fonts-cantarell", "fonts-crosextra-carlito", "fonts-crosextra-caladea",
             "fonts-linuxlibertine", "fonts-inconsolata", "fonts-comfortaa", "fonts-dosis", "fonts-junicode", "fonts-quicksand",
             "fonts-sil-gentium", "fonts-ebgaramond", "fonts-firacode", "fonts-croscore", "fonts-courier-prime", "fonts-humor-sans",
             "fonts-roboto-unhinted", "fonts-vollkorn", "fonts-league-spartan", "fonts-play", "fonts-rufscript", "fonts-femkeklaver",
             "fonts-ecolier-court", "fonts-breip", "fonts-dustin", "fonts-isabella", "fonts-larabie-straight"]
-SYMBOLS = ("symbol", "d050000", "dingbat", "math", "emoji")  # letters there are not what their code says
+SYMBOLS = ("symbol", "d050000", "dingbat", "math", "emoji")  # glyphs that do not show the letter of their code
 SIZE, PEN, CANVAS = 28, 44, 96
 MOST_OF_A_FAMILY = 8
 
 
 def draws_letters(path):
-    """Whether the font has distinct pictures of letters, which fonts of symbols and of other scripts have not."""
+    """Returns whether the font has distinct glyphs of letters. Fonts of symbols and of other scripts do not."""
     if any(word in os.path.basename(path).lower() for word in SYMBOLS):
         return False
     try:

@@ -12,7 +12,7 @@ def installed(package):
 
 
 def unpacked(package, folder):
-    """The folder that holds the package's files as / does where it is installed: "/" itself where it is."""
+    """Returns the folder with the files of the package: "/" if it is installed, else the folder where it was unpacked."""
     if shutil.which("dpkg-query") and installed(package):
         return "/"
     target = os.path.join(folder, package)

@@ -1,4 +1,4 @@
-"""The next byte of a text: x [N, 128], and y the same a place later."""
+"""The next byte of a text: x [N, 128], and y the same bytes one position later."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ def make(output, given):
     text = read_bytes(given)
     count = (len(text) - 1) // LENGTH
     if count < 20:
-        raise ValueError(f"the text has {len(text)} bytes: give {20 * LENGTH} or more")
+        raise ValueError(f"the text has {len(text)} bytes: use {20 * LENGTH} or more")
     x, y = (text[begin:begin + count * LENGTH].reshape(count, LENGTH).astype(np.int16) for begin in (0, 1))
     train = round(count * (1 - HELD_OUT))
     data_file.write(output, {"train": (x[:train], y[:train]), "test": (x[train:], y[train:])})

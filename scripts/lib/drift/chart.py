@@ -3,7 +3,7 @@ import math
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 380, 70, 30, 44, 46
 COLOURS = [("#0b6bcb", "#6cb6ff"), ("#c2410c", "#ff9d66"), ("#5f9e0a", "#a3d65c"), ("#8b3fc7", "#cf9bff"), ("#b0256b", "#ff8cc6")]
-ZERO = 1.5  # decades below the least value: where 0 is drawn
+ZERO = 1.5  # position of 0, in decades below the least value
 
 
 def style():

@@ -1,4 +1,4 @@
-"""Random networks of Llama's and Qwen2's kind, as folders of transformers."""
+"""Random networks of Llama's, Qwen2's and Qwen3's kind, as folders of transformers."""
 
 import json
 import os
@@ -35,6 +35,8 @@ def folder(name, architecture, vocabulary, tied, biases, positions=16):
             shapes[f"{layer}self_attn.{projection}_proj.weight"] = (rows, WIDTH)
             if biases:
                 shapes[f"{layer}self_attn.{projection}_proj.bias"] = (rows,)
+        if architecture == "Qwen3ForCausalLM":
+            shapes |= {f"{layer}self_attn.{norm}_norm.weight": (size,) for norm in ("q", "k")}
         shapes[f"{layer}self_attn.o_proj.weight"] = (WIDTH, HEADS * size)
         for projection in ("gate", "up"):
             shapes[f"{layer}mlp.{projection}_proj.weight"] = (INNER, WIDTH)

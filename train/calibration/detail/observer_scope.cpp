@@ -31,7 +31,7 @@ std::optional<PositionMask> batch_mask(const BatchMask& mask, const Batch& batch
   if (!mask) return std::nullopt;
   const Tensor all = mask(batch);
   FQ_CHECK(all.rank() == 2 && all.dim(0) >= count, "calibrate",
-           "mask is {} for a batch of {}: give a number for each position of each sample", all.describe(),
+           "mask is {} for a batch of {}: use a number for each position of each sample", all.describe(),
            batch.x.describe());
   return PositionMask(all.slice(0, count));
 }
@@ -89,7 +89,7 @@ std::int64_t ObserverScope::run(DataLoader& data, std::int64_t limit, const Batc
     Tensor x = next->x;
     if (sample.empty()) sample = sample_shape(x);
     FQ_CHECK(sample_shape(x) == sample, "calibrate",
-             "samples of batch {} are {}, those before {}: give one shape", batch, to_string(sample_shape(x)),
+             "samples of batch {} are {}, those before {}: use one shape", batch, to_string(sample_shape(x)),
              to_string(sample));
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();

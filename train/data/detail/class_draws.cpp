@@ -91,7 +91,7 @@ std::vector<std::int64_t> ClassDraws::epoch_samples(std::uint64_t seed, std::int
 std::optional<ClassDraws> class_draws(const Dataset& data, const LoaderOptions& options) {
   if (!options.balanced && options.class_weights.empty()) return std::nullopt;
   FQ_CHECK(!options.balanced || options.class_weights.empty(), kSample,
-           "balanced and class_weights: give one of them");
+           "balanced and class_weights: use one of them");
   const Tensor labels = data.labels();
   FQ_CHECK(data.classes() > 0 && labels.defined() && labels.rank() == 1 && labels.dtype() == DType::i64,
            kSample, "{} needs one class for each sample, and the data has {}",

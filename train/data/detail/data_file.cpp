@@ -171,7 +171,7 @@ DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
 Hdf5Rows DataFile::open_x() const {
   auto rows = open("x");
   const auto& shape = rows.shape();
-  if (shape.size() < 2) refuse("x", fmt::format("has the shape {}: give [N, ..]", to_string(shape)));
+  if (shape.size() < 2) refuse("x", fmt::format("has the shape {}: use [N, ..]", to_string(shape)));
   if (shape[0] == 0) refuse("x", "has zero images");
   if (rows.row_bytes() == 0) refuse("x", fmt::format("has the shape {}: an axis is empty", to_string(shape)));
   // Integers wider than a byte are token ids, which have one row of ids per sample.
@@ -212,7 +212,7 @@ void DataFile::check_label_type(const LabelKind& kind) const {
                             "as mse",
                             fq::name(kind.dtype)));
   if (options_.label_type == LabelType::classes)
-    refuse("y", fmt::format("has the shape {}: give [N]", to_string(kind.shape)));
+    refuse("y", fmt::format("has the shape {}: use [N]", to_string(kind.shape)));
 }
 
 void DataFile::check_finite(const Tensor& y) const {
@@ -324,7 +324,7 @@ bool DataFile::says_channels_first() const {
 std::vector<float> DataFile::attribute(const std::string& key, std::int64_t count, float fallback) const {
   const auto values = file_.numbers(name("x"), key).value_or(std::vector<double>{fallback});
   if (values.size() != 1 && static_cast<std::int64_t>(values.size()) != count)
-    refuse("x", fmt::format("has an attribute '{}' of {} values: give 1 or {}", key, values.size(), count));
+    refuse("x", fmt::format("has an attribute '{}' of {} values: use 1 or {}", key, values.size(), count));
   std::vector<float> all(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i] = static_cast<float>(values[values.size() == 1 ? 0 : i]);

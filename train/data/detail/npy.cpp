@@ -158,8 +158,7 @@ std::vector<std::byte> row_major_bytes(const std::vector<std::byte>& from, const
   return out;
 }
 
-// Unsigned integers become the next wider signed type, because DType has only u8. Values of uint64 above 2^63
-// - 1 become negative.
+// Unsigned integers become the next wider signed type, because DType has only u8.
 DType element_dtype(const ElementType& type) {
   const bool narrow = type.bytes <= 2;
   switch (type.kind) {
@@ -184,8 +183,16 @@ void convert_each(const std::vector<std::byte>& from, Tensor& to, bool swap) {
   }
 }
 
+/// Throws FileError if uint64 values above 2^63 - 1 became negative.
+void check_not_negative(const Tensor& values, const FileReader& file) {
+  const auto* value = values.data<std::int64_t>();
+  if (std::any_of(value, value + values.numel(), [](std::int64_t v) { return v < 0; }))
+    throw FileError(file.path(), {}, fmt::format("[npy] {} has values above 2^63 - 1", file.path()));
+}
+
 /// Returns a tensor of native elements.
-Tensor convert_elements(const std::vector<std::byte>& bytes, const ElementType& type, const Shape& shape) {
+Tensor convert_elements(const std::vector<std::byte>& bytes, const ElementType& type, const Shape& shape,
+                        const FileReader& file) {
   Tensor out = Tensor::empty(shape, element_dtype(type));
   switch (type.kind == 'u' && type.bytes > 1 ? type.bytes : 0) {
     case 2:
@@ -196,6 +203,7 @@ Tensor convert_elements(const std::vector<std::byte>& bytes, const ElementType& 
       break;
     case 8:
       convert_each<std::uint64_t, std::int64_t>(bytes, out, type.big_endian);
+      check_not_negative(out, file);
       break;
     default:
       visit_dtype(out.dtype(), "npy", [&]<class T>(T) { convert_each<T, T>(bytes, out, type.big_endian); });
@@ -211,7 +219,7 @@ Tensor read_npy(const std::string& path) {
   std::vector<std::byte> bytes(std::size_t(checked_elements(header, file) * header.type.bytes));
   file.read(header.data_begin, bytes.data(), bytes.size());
   if (header.fortran_order) bytes = row_major_bytes(bytes, header.shape, header.type.bytes);
-  return convert_elements(bytes, header.type, header.shape);
+  return convert_elements(bytes, header.type, header.shape, file);
 }
 
 }  // namespace fq::detail

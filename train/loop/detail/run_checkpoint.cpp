@@ -136,7 +136,7 @@ void RunCheckpoint::check_same_run(const StateDict& run, const std::string& path
   if (const auto there = read_object(run, "settings", path); !there.is_null()) {
     check_removed_settings(there, path);
     const auto others = differences(completed(there), settings());
-    FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: give the same settings, {}",
+    FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: use the same settings, {}",
              path, fmt::join(others, "; "), kRemedy);
   }
   if (const auto data = read_object(run, "data", path); !data.is_null())

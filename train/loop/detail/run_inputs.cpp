@@ -100,11 +100,11 @@ void check_low_rank(const TrainerOptions& o) {
 
 void check_validation(const TrainerOptions& o, const DataLoader* validation) {
   FQ_CHECK(o.validation.patience == 0 || validation, kTrain,
-           "patience needs validation data: give some, or 0");
+           "patience needs validation data: use some, or 0");
   FQ_CHECK(!o.validation.validate_start || validation, kTrain,
-           "validate_start needs validation data: give some, or leave it out");
+           "validate_start needs validation data: use some, or leave it out");
   FQ_CHECK(o.schedule.kind != "plateau" || validation, kTrain,
-           "the schedule plateau needs validation data: give some, or another schedule");
+           "the schedule plateau needs validation data: use some, or another schedule");
 }
 
 // Such labels are often a data set that was cut from a sorted one.
@@ -204,7 +204,7 @@ RunInputs checked(RunInputs inputs) {
   check_options(options);
   check_low_rank(options);
   FQ_CHECK(!options.distributed.shard_optimizer || options.distributed.ranks, kTrain,
-           "shard_optimizer is for several processes: give ranks, or leave it out");
+           "shard_optimizer is for several processes: use ranks, or leave it out");
   // Cross entropy needs classes; a loss of the user decides about labels by itself.
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.objective.loss), kTrain,
            "the training data has no class labels: use other data, or a loss for these labels");

@@ -66,7 +66,7 @@ SharedStep::BatchResult StepGradients::run(const Batch& batch) {
   const auto [loss, logits, predictions] =
       passes_.forward(batch, phase, teacher_ ? teacher_->outputs(batch) : Tensor());
   FQ_CHECK(!padding || padding->matches() > 0, "train",
-           "mask: no tensor of the network has its positions: give the mask of the sequences");
+           "mask: no tensor of the network has its positions: use the mask of the sequences");
   const bool mixed = has_mixed_classes();
   // Accuracy needs classes: labels, or the largest share of a mixed sample.
   const bool counted = mixed ? logits.rank() == 2 : is_classes(logits, batch.y);

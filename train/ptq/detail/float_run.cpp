@@ -75,7 +75,7 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
   }
   // Leaves the loader at the start of the epoch for the next pass.
   data.start_epoch(0);
-  FQ_CHECK(seen > 0, function, "there is no data: give at least one image");
+  FQ_CHECK(seen > 0, function, "there is no data: use at least one image");
   return seen;
 }
 

@@ -80,7 +80,7 @@ std::optional<std::size_t> Knapsack::best(double budget) const {
 std::vector<VariableLayer> reachable_layers(Module& model, const std::vector<FormatVariant>& variants,
                                             const Shape& input_shape, const AutoQuantizeOptions& options) {
   auto layers = variable_layers(model, variants, input_shape);
-  FQ_CHECK(!layers.empty(), kAuto, "no format quantizes a layer of this model: give other formats");
+  FQ_CHECK(!layers.empty(), kAuto, "no format quantizes a layer of this model: use other formats");
   if (!options.constraint.effective_bits) return layers;
   std::vector<bool> floats;
   for (const auto& format : options.formats) floats.push_back(format == kNoFormat);
@@ -140,7 +140,7 @@ void FormatSearch::score_layers() {
   // Loss and accuracy need labels; the divergence compares outputs only.
   const bool by_labels = options_.score == DamageScore::loss || options_.constraint.accuracy_budget;
   FQ_CHECK(report_.reference.count > 0 || !by_labels, kAuto,
-           "the data has no labels: give some, or effective_bits and the score divergence");
+           "the data has no labels: use some, or effective_bits and the score divergence");
 }
 
 double FormatSearch::damage_score(const Damage& damage) const {

@@ -48,7 +48,7 @@ bool all_finite(const Tensor& values) {
 void check_batch(const Tensor& x, int batch, const std::string& function, const char* what) {
   if (all_finite(x)) return;
   throw NumericError(
-      fmt::format("[{}] {} of batch {} has a NaN or an infinity: give finite data", function, what, batch));
+      fmt::format("[{}] {} of batch {} has a NaN or an infinity: use finite data", function, what, batch));
 }
 
 /// Finds the modules that contain one of several slots.
@@ -153,7 +153,7 @@ TrialReport run_all(Module& model, DataLoader& data, const std::vector<Swaps>& t
     if (options.samples > 0 && seen >= options.samples) break;
   }
   data.start_epoch(0);
-  FQ_CHECK(seen > 0, options.function, "there is no data: give at least one image");
+  FQ_CHECK(seen > 0, options.function, "there is no data: use at least one image");
   return run.report();
 }
 

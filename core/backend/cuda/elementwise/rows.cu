@@ -1,5 +1,6 @@
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
@@ -123,7 +124,9 @@ void check_indices(const Tensor& values, std::int64_t size, std::optional<std::i
                    std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "in 0 to " + std::to_string(size - 1));
   launch_each(values.device(), values.numel(),
-              CheckIndices{device_data<std::int64_t>(values), size, allowed.value_or(0),
+              CheckIndices{device_data<std::int64_t>(values), size,
+                           // 0 is a valid index, unless there is none.
+                           allowed.value_or(size > 0 ? 0 : std::numeric_limits<std::int64_t>::min()),
                            alarm(values.device(), text, AlarmKind::argument)});
 }
 

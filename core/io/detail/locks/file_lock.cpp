@@ -81,6 +81,7 @@ std::string LockOwner::text() const { return fmt::format("{} {} {}", host, proce
 
 std::string LockOwner::words() const { return fmt::format("process {} on {}", process, host); }
 
+// The start time distinguishes a process from a later one with the same number.
 bool LockOwner::is_gone() const {
   if (host != host_name()) return false;
   if (::kill(process, 0) != 0 && errno == ESRCH) return true;

@@ -259,7 +259,10 @@ const std::map<std::string, Operator, std::less<>>& operators() {
        [](const Fold& f) { return unary(f, [](double v) { return double(v > 0) - double(v < 0); }); }},
       {"Relu", [](const Fold& f) { return unary(f, [](double v) { return v < 0 ? 0 : v; }); }},
       {"Sigmoid", [](const Fold& f) { return unary(f, [](double v) { return 1 / (1 + std::exp(-v)); }); }},
-      {"Softplus", [](const Fold& f) { return unary(f, [](double v) { return std::log1p(std::exp(v)); }); }},
+      {"Softplus",
+       [](const Fold& f) {
+         return unary(f, [](double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); });
+       }},
       {"Tanh", [](const Fold& f) { return unary(f, [](double v) { return std::tanh(v); }); }},
       {"Tan", [](const Fold& f) { return unary(f, [](double v) { return std::tan(v); }); }},
       {"Erf", [](const Fold& f) { return unary(f, [](double v) { return std::erf(v); }); }},

@@ -112,7 +112,7 @@ void mix(Batch& batch, std::span<const std::int64_t> keys, const AugmentOptions&
   if (!options.mixes()) return;
   FQ_CHECK(batch.x.defined() && batch.x.dtype() == DType::f32 && batch.x.rank() >= 2 &&
                static_cast<std::int64_t>(keys.size()) == batch.x.dim(0),
-           kMix, "the samples are {}, for {} keys: give f32 [N, ..]", batch.x.describe(), keys.size());
+           kMix, "the samples are {}, for {} keys: use f32 [N, ..]", batch.x.describe(), keys.size());
   FQ_CHECK(options.cutmix == 0 || batch.x.rank() == 3 || batch.x.rank() == 4, kMix,
            "the samples are {}: cutmix is of images and signals", batch.x.describe());
   FQ_CHECK(batch.y.defined() && batch.y.rank() <= 2, kMix,
