@@ -10,6 +10,7 @@ from torch.fx.node import map_arg
 from torch.nn import functional
 
 from .. import _fakequant as _fq
+from .tensors import call_gathered, gathered, is_managed
 
 _FUNCTION_MODULES = {"operator": operator, "torch": torch, "functional": functional}
 _MISSING = object()
@@ -176,10 +177,10 @@ def run_steps(module, steps, inputs, named, observe=None):
                 raise WrongArguments(f"{_class_name(module)} takes {step.target}, which was not given")
             _check_fixed(module, step.target, value)
         elif step.op == "get_attr":
-            value = operator.attrgetter(step.target)(module)
+            value = gathered(operator.attrgetter(step.target)(module))
         else:
             called = operator.attrgetter(step.target)(module) if step.op == "call_module" else None
-            value = _call(step, args, kwargs, called)
+            value = call_gathered(called, args, kwargs) if called is not None and is_managed(module) else _call(step, args, kwargs, called)
         values[step.name] = value if observe is None else observe(step.name, value)
         for name in step.unused:
             values.pop(name, None)

@@ -61,7 +61,7 @@ def export_model_file(model, path, format, tokenizer=None):
         raise _fq.ArgumentError(f"[export] model is a {type(model).__name__}: give model.{_WRAPPERS[type(model).__name__]}")
     if hasattr(model, "peft_config"):
         raise _fq.ArgumentError(f"[export] model is a {type(model).__name__} with adapters, which the file cannot have: call "
-                                "merge_and_unload() before quantize")
+                                "merge_and_unload() and calibrate first")
     missing = [name for lowered in lowered_modules(model) for name, state in lowered.states.items() if not state.is_calibrated()]
     if missing:
         raise _fq.ArgumentError(f"[export] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before export")

@@ -283,28 +283,34 @@ def _new_layer(origin):
 
 def quantized(model, inputs, config, whole=False, path=""):
     """Returns a Quantized with the arguments of its constructor. Of one layer it is an instance of the class of the layer too."""
-    is_layer = has_matrix(model) and not any(not isinstance(child, QuantizerState) for child in model.children())
-    return (_layer_class(type(model)) if is_layer else Quantized)(model, inputs, config, whole, path)
+    return (_layer_class(type(model)) if _is_layer(model) else Quantized)(model, inputs, config, whole, path)
+
+
+def _is_layer(module):
+    """Returns whether a module is one layer with a matrix. nn.MultiheadAttention is several."""
+    return has_matrix(module) and all(isinstance(child, QuantizerState) for child in module.children())
 
 
 def _layer_inputs(graph, partition):
     """Returns {path of a layer with a matrix: (its path in the whole model, shape of its input)}."""
     out = {}
     for node in graph.nodes:
-        if node.op == "call_module" and node in partition.lowered and has_matrix(partition.module(node)) and node.args and is_tensor(node.args[0]):
-            path = partition.layer_names.full_path(node.target)
-            out.setdefault(node.target, (path, node_shape(node.args[0])))
+        if node.op != "call_module" or node not in partition.lowered or not _is_layer(partition.module(node)):
+            continue
+        if node.args and is_tensor(node.args[0]):
+            out.setdefault(node.target, (partition.layer_names.full_path(node.target), node_shape(node.args[0])))
     return out
 
 
 def make_layer_part(layer, lowered, path, x):
     """Makes a layer of a part a Quantized in place. It shares the quantizers that the layer has in the part `lowered`.
 
-    `path` is the path of the layer in the whole model, `x` an input. Returns the names of the quantizers.
+    `path` is the path of the layer in the whole model, `x` an input in float32. Returns the names of the quantizers.
     """
-    twin = shallow_copy(layer)  # without hooks, and with plain parameters, because fully_shard may have sharded the parameters
+    # Without hooks, and with plain parameters, because fully_shard may have sharded the parameters or converted their type.
+    twin = shallow_copy(layer)
     twin.__dict__ |= {name: value for name, value in vars(nn.Module()).items() if "_hooks" in name}
-    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=value.dtype))
+    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=torch.float32))
                         for name, value in layer._parameters.items()}
     part = quantized(twin, (x,), lowered._config, path=path)
     (own,) = part.lowered_modules().values()
@@ -317,9 +323,9 @@ def make_layer_part(layer, lowered, path, x):
         own.configure({**lowered._config, "rules": rules}, lowered._learned, (False, False))
     used = {name: known[name] for name in own.states}
     own.states = {name: layer._modules.get(name.rpartition(".")[2], lowered.states[source]) for name, source in used.items()}
-    hooks = {name: value for name, value in vars(layer).items() if "_hooks" in name}
-    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **hooks}
-    own.train(layer.training)
+    others = {name: value for name, value in vars(layer).items() if "_hooks" in name or (name[0] == "_" and name not in vars(part))}
+    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **others}
+    own.train(layer.training).output_type = lowered.output_type
     layer.__class__, layer.__dict__ = type(part), part.__dict__
     own.redirect(lambda refs: {name: dataclasses.replace(ref, module=layer) for name, ref in refs.items()})
     own.forget_pushed()

@@ -57,6 +57,7 @@ class LoweredModule(GraphPart, nn.Module):
         self.shared, self._seen, self._pushed = SharedParameters(self._network, self.refs), {}, None
         if not self.states:
             self.states = self._new_states()
+            self._freeze_ranges()
             self._mark_pushed()
         self._name_parameters()
         if self.parameter_types() - {torch.float32}:
@@ -105,6 +106,15 @@ class LoweredModule(GraphPart, nn.Module):
         count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
         is_list = fields.get("learn_amax", False) or count > 1
         return torch.full((count,) if is_list else (), float("nan"), dtype=torch.float32, device=self._device())
+
+    def _freeze_ranges(self):
+        """Freezes the learned ranges of layers whose parameters are frozen: peft and transfer learning save only what they train."""
+        parameters = {name: ref.raw() for name, ref in self.refs.items() if isinstance(ref.raw(), nn.Parameter)}
+        for name, state in self.states.items():
+            layer = name.rpartition(".")[0]
+            own = [value for key, value in parameters.items() if key.rpartition(".")[0] == layer] or list(parameters.values())
+            if state.is_learned and own and not any(value.requires_grad for value in own):
+                state.amax.requires_grad_(False)
 
     def _network_state(self):
         """Returns {name of a quantizer: (settings, {name: array})} of the library."""
@@ -361,6 +371,8 @@ class LoweredModule(GraphPart, nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         if torch.onnx.is_in_onnx_export():
             raise _fq.ArgumentError(NO_GRAPH)
+        if self._network is not None and not self.shared.is_managed():
+            self._limit_ranges()  # as the next forward, because a resumed run does not know the ranges before the last step
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
         """Reads the quantizers of state dicts of version 0.1, one dict. Newer state dicts have tensors at each layer."""

@@ -57,6 +57,14 @@ def gathered(value):
     return _MeanGradient.apply(value.full_tensor(grad_placements=[partial()] * value.device_mesh.ndim), value.device_mesh.size())
 
 
+def call_gathered(module, args, kwargs):
+    """Returns the result of a module, with the whole of its sharded parameters. fully_shard gathers them only if their block is called."""
+    if any(hasattr(child, "unshard") for child in module.modules()):  # blocks that fully_shard gathers by itself
+        return module(*args, **kwargs)
+    whole = {name: gathered(value) for name, value in module.named_parameters() if is_sharded(value)}
+    return torch.func.functional_call(module, whole, args, kwargs) if whole else module(*args, **kwargs)
+
+
 class _MeanGradient(torch.autograd.Function):
     """Divides the gradient by the number of processes. gloo has no mean."""
 
