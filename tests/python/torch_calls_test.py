@@ -351,7 +351,7 @@ def quantized():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: fqt.quantize(plain(), X), r"\[quantize\] config is a Tensor: give the name of a preset"),
+    (lambda: fqt.quantize(plain(), X), r"\[quantize\] config is a Tensor: use the name of a preset"),
     (lambda: fqt.quantize(plain(), {"x": X}), r"\[quantize\] config is not JSON .*give the name of a preset"),
     (lambda: fqt.quantize(plain(), nn.Linear(1, 1), X), "config is a Linear"),
     (lambda: fqt.quantize(plain(), "{", X), "config is not valid JSON"),

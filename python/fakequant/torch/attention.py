@@ -340,8 +340,13 @@ _active = _Active()
 
 
 def _enter(module, args):
-    if torch.compiler.is_compiling() and not any(attend.attend.states for attend in module.attends):
-        return  # torch computes all of its attention
+    if torch.compiler.is_compiling():
+        products = module._modules.get("products_on_codes")
+        if products is not None and any(lowered.states for lowered in products.lowered_modules().values()):
+            raise _fq.ArgumentError(f"[fakequant.torch] a graph of torch cannot have the experts of {type(module).__name__} on codes: quantize with "
+                                    "the rule {'pattern': '*experts*', 'enable': False}")
+        if not any(attend.attend.states for attend in module._modules.get("attends", ())):
+            return  # torch computes all of its attention
     _active.redirects.append(_Redirect(module).__enter__())
 
 

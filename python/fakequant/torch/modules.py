@@ -362,5 +362,5 @@ def require_parts(model, function):
     """Returns `quantized_parts`. Raises ArgumentError if there are none. `function` is the name for the message."""
     parts = quantized_parts(model)
     if not parts:
-        raise _fq.ArgumentError(f"[{function}] no part of the model is quantized: give the result of fakequant.torch.quantize")
+        raise _fq.ArgumentError(f"[{function}] no part of the model is quantized: use the result of fakequant.torch.quantize")
     return parts

@@ -109,7 +109,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def _freeze_ranges(self):
         """Freezes the learned ranges of layers whose parameters are frozen: peft and transfer learning save only what they train."""
-        parameters = {name: ref.raw() for name, ref in self.refs.items() if isinstance(ref.raw(), nn.Parameter)}
+        parameters = {name: ref.base() for name, ref in self.refs.items() if isinstance(ref.base(), nn.Parameter)}
         for name, state in self.states.items():
             layer = name.rpartition(".")[0]
             own = [value for key, value in parameters.items() if key.rpartition(".")[0] == layer] or list(parameters.values())
@@ -190,7 +190,7 @@ class LoweredModule(GraphPart, nn.Module):
         enabled = lambda: any(row["enabled"] for row in network.quantizers())  # noqa: E731
         if not calls and enabled():
             layers = dict.fromkeys(name.rpartition(".")[0] for name in self.states)
-            raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Give samples that reach these "
+            raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Use samples that reach these "
                                     "layers")
         if calls and enabled():  # quantizers of attention are off without a rule
             self._choose_ranges(calls, masks or [None] * len(calls), method)
@@ -422,7 +422,7 @@ class MultiInputModule(LoweredModule):
         for (name, shape), x in zip(self._shapes.items(), inputs):
             if not isinstance(x, torch.Tensor) or list(x.shape) != [inputs[0].shape[0], *shape]:
                 got = list(x.shape) if isinstance(x, torch.Tensor) else x
-                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
+                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: use {['N', *shape]} as in example_input, with "
                                         "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
         return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
 

@@ -51,16 +51,16 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     does not fit the model, and a model without a supported layer. Warns of products that stay in floats.
     """
     if not isinstance(model, nn.Module):
-        raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
+        raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: use an nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
-        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give its original nn.Module")
+        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: use its original nn.Module")
     if quantized_parts(model):
         raise _fq.ArgumentError("[quantize] the model is already quantized: use the float model")
     given = _config_dict(config)
     config, learned = _complete_config(given)
     excluded = _exclude_layers(config, model, filter_fn)
     if example_input is None:
-        raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
+        raise _fq.ArgumentError("[quantize] example_input is None: use an input of the model, for example next(iter(loader))[0]")
     _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
     out, replacements, calls = _quantized(model, args, named, config, whole)
@@ -102,7 +102,7 @@ def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
     """
     require_parts(model, "parameter_groups")
     if steps is not None and steps < 1:
-        raise _fq.ArgumentError(f"[parameter_groups] steps is {steps}: give the number of optimizer steps, 1 or more")
+        raise _fq.ArgumentError(f"[parameter_groups] steps is {steps}: use the number of optimizer steps, 1 or more")
     lowered = lowered_modules(model)
     configs = [module.network.config for module in lowered]
     defaults = [_fq.training_defaults(config, None, lr)[0] for config in configs]
@@ -151,12 +151,12 @@ def _config_dict(config):
     if isinstance(config, str):
         config = _parse_json(config) if "{" in config else {"preset": config}
     if not isinstance(config, collections.abc.Mapping):
-        raise _fq.ArgumentError(f"[quantize] config is a {type(config).__name__}: give the name of a preset (fakequant.presets() lists "
+        raise _fq.ArgumentError(f"[quantize] config is a {type(config).__name__}: use the name of a preset (fakequant.presets() lists "
                                 "them), or a config as a dict or JSON text: quantize(model, \"int8\", example_input)")
     try:
         config = json.loads(json.dumps(dict(config)))
     except TypeError as why:
-        raise _fq.ArgumentError(f"[quantize] config is not JSON ({why}): give the name of a preset, or a dict of names, numbers and "
+        raise _fq.ArgumentError(f"[quantize] config is not JSON ({why}): use the name of a preset, or a dict of names, numbers and "
                                 "lists: quantize(model, \"int8\", example_input)") from why
     rules = config.get("rules")
     if isinstance(rules, dict) and all(isinstance(fields, dict) for fields in rules.values()):
@@ -194,7 +194,7 @@ def _bind(model, inputs, named):
         if named:
             raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
                                     "the names of arguments; for one argument that is a dict give {'batch': batch}") from why
-        raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: give an input, or a "
+        raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: use an input, or a "
                                 "tuple of inputs; for one input that is a list give ([..],)") from why
 
 

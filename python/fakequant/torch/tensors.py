@@ -15,10 +15,10 @@ def is_usable(device):
 def checked(x, function):
     """Returns `x`. Raises ArgumentError if it is not a dense tensor on a device of the library. `function` is the name for the message."""
     if not isinstance(x, torch.Tensor):
-        raise _fq.ArgumentError(f"[{function}] inputs is a {type(x).__name__}: give a tensor of torch. The functions of "
+        raise _fq.ArgumentError(f"[{function}] inputs is a {type(x).__name__}: use a tensor of torch. The functions of "
                                 "fakequant.modelopt take other arrays")
     if x.layout is not torch.strided:
-        raise _fq.ArgumentError(f"[{function}] inputs is {x.layout}: give a dense tensor. Call to_dense()")
+        raise _fq.ArgumentError(f"[{function}] inputs is {x.layout}: use a dense tensor. Call to_dense()")
     if not is_usable(x.device):
         raise _fq.ArgumentError(f"[{function}] inputs is on {x.device}: CPU tensors" + (
             " and tensors on CUDA GPUs are supported" if _fq.cuda_device_count() else " only, this fakequant has no usable GPU"))
@@ -182,7 +182,7 @@ def concatenate_calls(calls):
     first call."""
     found = [x for x, in calls]
     if any(x.shape[2:] != found[0].shape[2:] or x.dim() < 2 + (x.shape[1:] != found[0].shape[1:]) for x in found):
-        raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: give all in "
+        raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: use all in "
                                 "one shape; rows [N, L, ..] may differ in L")
     return torch.cat([_with_length(x, found[0].shape[1:]) for x in found]).contiguous()
 
