@@ -117,7 +117,7 @@ def test_trainer_trains_adapters(preset, order, tmp_path):
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("preset", [*PRESETS, "nvfp4"])
 def test_adapters_resume_to_the_bit(preset, order, tmp_path):
-    """The checkpoints of peft have the adapters only. So nothing else may be trained, not even ranges."""
+    """The checkpoints of peft have the adapters only. Ranges of other layers are frozen."""
     targets = "q_proj", "up_proj"
 
     def start():

@@ -319,7 +319,7 @@ def test_bad_arguments_of_export(tmp_path):
             ({"path": tmp_path / "m.pt"}, fq.ArgumentError, "use a file that ends in .onnx or .gguf, or a folder"),
             ({"path": tmp_path / "m", "format": "safetensors"}, fq.ArgumentError, "format is 'safetensors': use onnx, gguf, modelopt"),
             ({"path": tmp_path / "m.safetensors", "format": "modelopt"}, fq.ArgumentError, "use the folder"),
-            ({"path": tmp_path / "m.gguf", "opset": 18}, fq.ArgumentError, "target, opset and emulate are for ONNX"),
+            ({"path": tmp_path / "m.gguf", "opset": 18}, fq.ArgumentError, "target, opset, emulate and dynamic_shapes are for ONNX"),
             ({"path": tmp_path / "m", "tokenizer": "gpt2"}, fq.ArgumentError, "tokenizer is a str: use a tokenizer"),
             ({"path": tmp_path / "m.onnx", "tokenizer": tokenizer()}, fq.ArgumentError, "tokenizer is for GGUF files and folders"),
             ({"path": tmp_path / "none" / "m"}, fq.FileError, "there is no folder .*none. Create it"),

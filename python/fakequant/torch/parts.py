@@ -108,7 +108,7 @@ class LoweredModule(GraphPart, nn.Module):
         return torch.full((count,) if is_list else (), float("nan"), dtype=torch.float32, device=self._device())
 
     def _freeze_ranges(self):
-        """Freezes the learned ranges of layers whose parameters are frozen: peft and transfer learning save only what they train."""
+        """Freezes the learned ranges of layers whose parameters are frozen. Checkpoints of peft have trained parameters only."""
         parameters = {name: ref.base() for name, ref in self.refs.items() if isinstance(ref.base(), nn.Parameter)}
         for name, state in self.states.items():
             layer = name.rpartition(".")[0]
