@@ -156,12 +156,15 @@ class Splicer:
             self._names.add(name)
 
     def rename_sizes(self, names):
-        """Renames sizes, {name or symbol: new name}, in the shapes of all values, and in terms of them."""
-        known = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
+        """Renames sizes, {symbol: name}, in the shapes of all values, also in terms of symbols. Symbols that are numbers become numbers."""
+        known = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names) or "(?!)")
+
+        def renamed(size):
+            text = "" if isinstance(size, int) or size.value is None else known.sub(lambda found: names[found[0]], str(size.value))
+            return int(text) if text.isdigit() else ir.SymbolicDim(text) if text else size
         for value in (*self.model.graph.inputs, *(value for node in self.model.graph.all_nodes() for value in node.outputs)):
-            if names and value.shape is not None and not value.shape.is_static():
-                value.shape = ir.Shape([size if isinstance(size, int) or size.value is None else
-                                        ir.SymbolicDim(known.sub(lambda found: names[found[0]], str(size.value))) for size in value.shape])
+            if value.shape is not None and not value.shape.is_static():
+                value.shape = ir.Shape([renamed(size) for size in value.shape])
 
     def finish(self):
         """Removes nodes, initializers, functions and opsets that no output needs."""
@@ -173,7 +176,10 @@ class Splicer:
 
 
 def write_model(model, path, engine_reads_it):
-    """Writes a model of onnx_ir and checks it, also by ONNX Runtime if it is installed and `engine_reads_it`. Raises FileError. Tensors of more than 1.9 GB in total are in a second file, `path` + ".data"."""
+    """Writes a model of onnx_ir and checks it. Tensors of more than 1.9 GB in total are in a second file, `path` + ".data".
+
+    If `engine_reads_it` and ONNX Runtime is installed, it must load the file. Raises FileError if it cannot.
+    """
     path = os.fspath(path)
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values())
     draft = f"{path}.{os.getpid()}.part"

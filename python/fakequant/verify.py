@@ -79,7 +79,8 @@ def compare(network, path, batches):
 def add_differences(found, own, theirs, path):
     """Adds the differences of two arrays [N, ..] to the counts of `compare`. Raises FileError if their shapes differ."""
     if own.shape != theirs.shape:
-        raise file_error("verify", path, f"has outputs {list(theirs.shape)}, and the model {list(own.shape)}: it is the file of another model")
+        raise file_error("verify", path, f"has outputs {list(theirs.shape)}, and the model {list(own.shape)}: it is the file of another model, "
+                         "or the number of outputs depends on values")
     different = own.view(np.int32) != theirs.view(np.int32) if own.dtype == theirs.dtype == np.float32 else own != theirs
     found["outputs"] += own.size
     found["different"] += int(different.sum())

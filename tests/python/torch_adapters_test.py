@@ -14,7 +14,7 @@ import fakequant as fq  # noqa: E402
 import fakequant.torch as fqt  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-from torch_loops_test import PRESETS, llama, quantized, trainer  # noqa: E402
+from torch_loops_test import PRESETS, llama, losses, quantized, trainer  # noqa: E402
 
 
 def mlp(preset):
@@ -112,3 +112,32 @@ def test_trainer_trains_adapters(preset, order, tmp_path):
     run.train()
     assert run.evaluate()["eval_loss"] < before - 0.1
     assert frozen and all(torch.equal(value, frozen[name]) for name, value in model.named_parameters() if name in frozen)
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("preset", [*PRESETS, "nvfp4"])
+def test_adapters_resume_to_the_bit(preset, order, tmp_path):
+    """The checkpoints of peft have the adapters only. Ranges of other layers are frozen."""
+    targets = "q_proj", "up_proj"
+
+    def start():
+        model = quantized(preset, with_adapters(llama(), *targets)) if order == "before" else with_adapters(quantized(preset), *targets)
+        assert all("lora" in name for name, value in model.named_parameters() if value.requires_grad)
+        return trainer(tmp_path, model, learning_rate=1e-2, save_strategy="steps", save_steps=3, max_steps=6)
+    unbroken, resumed = start(), start()
+    unbroken.train()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert losses(resumed) == losses(unbroken)
+    with unbroken.model.eval().disable_adapter(), torch.no_grad():
+        ids = torch.arange(20)[None]
+        assert torch.equal(unbroken.model(input_ids=ids).logits, quantized(preset).eval()(input_ids=ids).logits)
+
+
+def test_loaded_ranges_are_not_limited():
+    """A training step at most doubles a range. A load is no step."""
+    model, x, _ = mlp("w4a4")
+    model(x)
+    state = {name: 3 * value if name.endswith("amax") else value for name, value in model.state_dict().items()}
+    model.load_state_dict(state)
+    model(x)
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())

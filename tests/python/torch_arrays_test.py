@@ -44,7 +44,7 @@ def test_memory_lives_as_long_as_its_readers():
     (torch.ones(4).to_sparse(), "x"),
     (torch.ones(4).requires_grad_(), "requires a gradient"),
     (torch.nn.Parameter(torch.ones(4)), "requires a gradient"),
-    (torch.ones(4, dtype=torch.int32), "i32: give f32"),
+    (torch.ones(4, dtype=torch.int32), "i32: use f32"),
 ])
 def test_rejects_unsupported_input_by_name(x, words):
     with pytest.raises(fq.ArgumentError, match="fake_tensor_quant") as caught:

@@ -36,13 +36,13 @@ def test_is_short(name):
 
 
 def test_hf_trainer_trains_and_resumes(tmp_path):
-    flags = "--preset", "q4_0", "--output", str(tmp_path), "--no-export"
-    *_, last = run("hf_trainer", tmp_path, "--steps", "12", *flags, needs=["transformers", "accelerate", "tokenizers"])
+    flags = "--preset", "q4_0", "--output", str(tmp_path)
+    *_, last = run("hf_trainer", tmp_path, "--steps", "12", "--no-export", *flags, needs=["transformers", "accelerate", "tokenizers"])
     before, after = numbers(last)
     assert after < before - 0.2
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in (tmp_path / "model").iterdir()}
     *_, last = run("hf_trainer", tmp_path, "--steps", "24", "--resume", *flags)
-    assert numbers(last)[1] < after
+    assert numbers(last)[1] < after and (tmp_path / "model.gguf").read_bytes()[:4] == b"GGUF"
 
 
 def test_timm_finetune_writes_the_trained_codes(tmp_path):
@@ -52,8 +52,9 @@ def test_timm_finetune_writes_the_trained_codes(tmp_path):
 
 
 def test_detector_trains(tmp_path):
-    floats, codes = run("detector", tmp_path, "--steps", "20", "--no-export")
+    floats, codes, verified = run("detector", tmp_path, "--steps", "20", needs=["onnxscript", "onnxruntime"])
     assert numbers(codes)[0] < numbers(floats)[0]
+    assert "'different': 0" in verified and "'different_codes': 0" in verified
 
 
 @pytest.mark.parametrize("flags", [(), ("--trl",)], ids=["trainer", "trl"])

@@ -316,15 +316,15 @@ def test_bad_arguments_of_export(tmp_path):
     fqt.calibrate(model, [{"input_ids": IDS}])
     (tmp_path / "file").write_text("")
     for arguments, error, message in [
-            ({"path": tmp_path / "m.pt"}, fq.ArgumentError, "give a file that ends in .onnx or .gguf, or a folder"),
+            ({"path": tmp_path / "m.pt"}, fq.ArgumentError, "use a file that ends in .onnx or .gguf, or a folder"),
             ({"path": tmp_path / "m", "format": "safetensors"}, fq.ArgumentError, "format is 'safetensors': use onnx, gguf, modelopt"),
-            ({"path": tmp_path / "m.safetensors", "format": "modelopt"}, fq.ArgumentError, "give the folder"),
-            ({"path": tmp_path / "m.gguf", "opset": 18}, fq.ArgumentError, "target, opset and emulate are for ONNX"),
-            ({"path": tmp_path / "m", "tokenizer": "gpt2"}, fq.ArgumentError, "tokenizer is a str: give a tokenizer"),
+            ({"path": tmp_path / "m.safetensors", "format": "modelopt"}, fq.ArgumentError, "use the folder"),
+            ({"path": tmp_path / "m.gguf", "opset": 18}, fq.ArgumentError, "target, opset, emulate and dynamic_shapes are for ONNX"),
+            ({"path": tmp_path / "m", "tokenizer": "gpt2"}, fq.ArgumentError, "tokenizer is a str: use a tokenizer"),
             ({"path": tmp_path / "m.onnx", "tokenizer": tokenizer()}, fq.ArgumentError, "tokenizer is for GGUF files and folders"),
             ({"path": tmp_path / "none" / "m"}, fq.FileError, "there is no folder .*none. Create it"),
             ({"path": tmp_path / "none" / "m.gguf"}, fq.FileError, "there is no folder"),
-            ({"path": tmp_path / "file"}, fq.FileError, "is a file: give a folder")]:
+            ({"path": tmp_path / "file"}, fq.FileError, "is a file: use a folder")]:
         with pytest.raises(error, match=message):
             fqt.export(model, **arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -346,17 +346,17 @@ def test_reports_a_mismatched_example_in_one_line(example, capfd):
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: fqt.quantize("net", "int8", torch.zeros(1)), "model is a str: give an nn.Module"),
+    (lambda: fqt.quantize("net", "int8", torch.zeros(1)), "model is a str: use an nn.Module"),
     (lambda: fqt.quantize(small(), "int8"), "example_input is None"),
     (lambda: fqt.quantize(small(), "int7", torch.zeros(1, 1, 12, 12)), "int7"),
     (lambda: fqt.quantize(nn.Sequential(nn.Tanh()), "int8", torch.zeros(1, 4)), "no layer that can be quantized"),
     (lambda: fqt.quantize(small().double(), "int8", torch.zeros(1, 1, 12, 12).double())(torch.zeros(1, 1, 12, 12)), "float64"),
     (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(torch.zeros(1, 1, 12, 12)), "fakequant.torch.calibrate"),
     (lambda: fqt.quantize(torch.jit.script(small()), "int8", torch.zeros(1, 1, 12, 12)), "ScriptModule"),
-    (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(np.zeros((1, 1, 12, 12), "f")), "ndarray: give a tensor"),
+    (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(np.zeros((1, 1, 12, 12), "f")), "ndarray: use a tensor"),
     (lambda: torch.jit.trace(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), torch.zeros(1, 1, 12, 12)),
      "fakequant.torch.export writes"),
-    (lambda: fqt.calibrate(small(), [torch.zeros(1, 1, 12, 12)]), "give the result of fakequant.torch.quantize"),
+    (lambda: fqt.calibrate(small(), [torch.zeros(1, 1, 12, 12)]), "use the result of fakequant.torch.quantize"),
     (lambda: fqt.calibrate(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), []), "data has no batch"),
     (lambda: fqt.save(fqt.quantize(Block(), "int8", torch.zeros(1, 6, 32)), "x.h5"), "cumsum"),
 ])

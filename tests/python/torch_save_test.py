@@ -81,7 +81,7 @@ def test_loaded_module_of_the_user(tmp_path):
     assert content["version"] == 1 and content["example"][1][1]["batch"][1]["x"] == ["floats", [3, 16], "float32"]
     loaded = fqt.load(tmp_path / "model", opaque())
     assert torch.equal(loaded(**EXAMPLE), model(**EXAMPLE)) and not loaded.training and loaded.body.training
-    with pytest.raises(fq.ArgumentError, match=r"which is not a model of transformers: give the float model, load\(path, model=Opaque\(..\)\)"):
+    with pytest.raises(fq.ArgumentError, match=r"which is not a model of transformers: use the float model, load\(path, model=Opaque\(..\)\)"):
         fqt.load(tmp_path / "model")
     for other, message in ((opaque().bfloat16(), "call model.to\\(torch.float32\\) first"), (nn.Linear(2, 2), "model does not fit .*: 'weight' is missing"),
                            (loaded, "already quantized"), ("net", "model is a str")):
@@ -142,7 +142,7 @@ def test_damaged_and_foreign_files_are_errors(tmp_path):
         archive.writestr("archive/version", "3")
     with pytest.raises(fq.FileError, match="is damaged, or not a file of save"):
         fqt.load(bad)
-    with pytest.raises(fq.FileError, match="is not a file: give a file of save"):
+    with pytest.raises(fq.FileError, match="is not a file: use a file of save"):
         fqt.load(tmp_path / "none")
 
 
@@ -150,10 +150,10 @@ def test_bad_arguments_of_save(tmp_path):
     x = torch.randn(8, 16)
     model = fqt.quantize(nn.Sequential(nn.Linear(16, 8)), "int8", x)
     for given, path, error, message in [(model, tmp_path / "m.onnx", fq.ArgumentError, "export writes files for engines"),
-                                        (nn.Sequential(model), tmp_path / "m", fq.ArgumentError, "is not the result of quantize: give the model that"),
+                                        (nn.Sequential(model), tmp_path / "m", fq.ArgumentError, "is not the result of quantize: use the model that"),
                                         (nn.Linear(2, 2), tmp_path / "m", fq.ArgumentError, "no part of the model is quantized"),
                                         (model, tmp_path / "none" / "m", fq.FileError, "there is no folder"),
-                                        (model, tmp_path, fq.FileError, "is a folder: give the name of a file")]:
+                                        (model, tmp_path, fq.FileError, "is a folder: use the name of a file")]:
         with pytest.raises(error, match=message):
             fqt.save(given, path)
     assert list(tmp_path.iterdir()) == []

@@ -97,8 +97,8 @@ def test_supports_histograms_and_rejects_invalid_input():
 
 
 @pytest.mark.parametrize("x, words", [
-    (np.zeros(3, np.float32), "inputs is a ndarray: give a tensor of torch"), (None, "inputs is a NoneType"), ([1.0], "inputs is a list"),
-    (torch.eye(3).to_sparse(), "sparse_coo: give a dense"), (torch.zeros(3, device="meta"), "on meta: CPU tensors only"), (torch.zeros(3, dtype=torch.int32), "i32|int32"),
+    (np.zeros(3, np.float32), "inputs is a ndarray: use a tensor of torch"), (None, "inputs is a NoneType"), ([1.0], "inputs is a list"),
+    (torch.eye(3).to_sparse(), "sparse_coo: use a dense"), (torch.zeros(3, device="meta"), "on meta: CPU tensors only"), (torch.zeros(3, dtype=torch.int32), "i32|int32"),
     (torch.zeros(3, dtype=torch.complex64), "complex64"),
 ])
 @pytest.mark.parametrize("call", [lambda x: fqt.fake_tensor_quant(x, 2.0), fqt.scaled_e4m3, lambda x: fqt.int_cast_ste(x, 8),

@@ -9,9 +9,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .capture import argument, node_shape
-from .layers import Unsupported, additive_mask, module_layer, require, tensor_refs
+from .layers import module_layer, tensor_refs
+from .nodes import argument, node_shape
 from .parts import LoweredModule
+from .refs import Unsupported, additive_mask, require
 from .tensors import as_float32, concatenate_masks, flatten_inputs
 
 
@@ -294,18 +295,21 @@ def attention_modules(graph, partition, subgraphs, config):
     return out
 
 
-# Modules that torch.fx cannot trace: hooks redirect their calls of scaled_dot_product_attention.
+# Modules that torch.fx cannot trace: hooks redirect their calls of scaled_dot_product_attention, and products with their parameters.
 
 class _Redirect(TorchFunctionMode):
-    """Replaces the calls of scaled_dot_product_attention, in their order, by calls of the modules `attends`."""
+    """Replaces the calls of scaled_dot_product_attention, in their order, by calls of the modules `attends`, and products with parameters by
+    calls of `products_on_codes`."""
 
     def __init__(self, module):
         super().__init__()
-        self.module, self._remaining = module, iter(module.attends)
+        self.module, self._remaining = module, iter(module._modules.get("attends", ()))
+        self._products = module._modules.get("products_on_codes")
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is not scaled_dot_product_attention:
-            return function(*args, **(kwargs or {}))
+        if function is not scaled_dot_product_attention or "attends" not in self.module._modules:
+            y = self._products.call(self.module, function, args, kwargs or {}) if self._products is not None else None
+            return function(*args, **(kwargs or {})) if y is None else y
         attend = next(self._remaining, None)
         if attend is None:
             raise _fq.ArgumentError(f"[attention] {type(self.module).__name__} calls it more often than with example_input")
@@ -336,8 +340,13 @@ _active = _Active()
 
 
 def _enter(module, args):
-    if torch.compiler.is_compiling() and not any(attend.attend.states for attend in module.attends):
-        return  # torch computes all of its attention
+    if torch.compiler.is_compiling():
+        products = module._modules.get("products_on_codes")
+        if products is not None and any(lowered.states for lowered in products.lowered_modules().values()):
+            raise _fq.ArgumentError(f"[fakequant.torch] a graph of torch cannot have the experts of {type(module).__name__} on codes: quantize with "
+                                    "the rule {'pattern': '*experts*', 'enable': False}")
+        if not any(attend.attend.states for attend in module._modules.get("attends", ())):
+            return  # torch computes all of its attention
     _active.redirects.append(_Redirect(module).__enter__())
 
 
@@ -346,9 +355,13 @@ def _leave(module, args, output):
         _active.redirects.pop().__exit__(None, None, None)
 
 
-def redirect_attention(module, attends):
-    """Replaces the attention calls in the forward of `module` by the modules `attends`. The hooks of `module` become a copy."""
-    module._modules["attends"] = nn.ModuleList(attends)
+def redirect_calls(module, attends, products):
+    """Replaces the attention calls in the forward of `module` by the modules `attends`, and products with its parameters by `products`, unless
+    it is None. The hooks of `module` become a copy."""
+    if attends:
+        module._modules["attends"] = nn.ModuleList(attends)
+    if products is not None:
+        module._modules["products_on_codes"] = products
     for name in ("_forward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called"):
         setattr(module, name, OrderedDict(getattr(module, name)))
     module.register_forward_pre_hook(_enter)

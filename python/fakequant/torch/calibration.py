@@ -128,7 +128,7 @@ def _check_data(data):
     tensors = data if isinstance(data, (tuple, list)) and all(isinstance(x, torch.Tensor) for x in data) else ()
     if isinstance(data, (torch.Tensor, collections.abc.Mapping)) or _is_array(data) or (
             len({(x.dim(), x.is_floating_point()) for x in tensors}) > 1):
-        raise _fq.ArgumentError(f"[calibrate] data is one batch, a {type(data).__name__}: give a loader or a list of batches, as [batch]")
+        raise _fq.ArgumentError(f"[calibrate] data is one batch, a {type(data).__name__}: use a loader or a list of batches, as [batch]")
 
 
 def _is_array(value):
@@ -138,7 +138,7 @@ def _is_array(value):
 def _check_batch(model, args, named):
     """Raises ArgumentError for a batch that the model cannot be called with."""
     if any(_is_array(value) for value in (*args, *named.values())):
-        raise _fq.ArgumentError("[calibrate] a batch is an array of numpy: give a torch tensor, torch.as_tensor(batch)")
+        raise _fq.ArgumentError("[calibrate] a batch is an array of numpy: use a torch tensor, torch.as_tensor(batch)")
     try:
         if isinstance(model, Quantized):
             model.check_arguments(args, named)
@@ -147,7 +147,7 @@ def _check_batch(model, args, named):
     except TypeError as why:
         raise _fq.ArgumentError(f"[calibrate] a batch does not fit the model: {why}. A batch is the input, a tuple that begins with the "
                                 "input, or a dict of all arguments of forward. Several inputs are a tuple. For one argument that is a dict "
-                                "give {'batch': batch}") from why
+                                "use {'batch': batch}") from why
 
 
 def _positions(batch, named, mask, count):
@@ -198,7 +198,7 @@ def _layers(model):
     """Returns {path of a module of torch: (LoweredModule, name of its layer)}."""
     paths = {module: path for path, module in model.named_modules()}
     return {paths[ref.module]: (lowered, name[:-len(".weight")]) for lowered in lowered_modules(model) for name, ref in lowered.refs.items()
-            if name.endswith(".weight") and ref.name == "weight" and ref.rows is None and ref.module in paths}
+            if name.endswith(".weight") and ref.name == "weight" and ref.rows is None and ref.expression is None and ref.module in paths}
 
 
 def _quantizer_rows(lowered):

@@ -44,7 +44,7 @@ def save(model, path):
     require_parts(model, "save")
     recipe = vars(model).get(RECIPE)
     if recipe is None:
-        raise _fq.ArgumentError(f"[save] the {type(model).__name__} is not the result of quantize: give the model that quantize returned, "
+        raise _fq.ArgumentError(f"[save] the {type(model).__name__} is not the result of quantize: use the model that quantize returned, "
                                 "without wrappers")
     tensors = {name: value.detach() for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     sharded = [name for name, value in tensors.items() if hasattr(value, "placements")]
@@ -65,7 +65,7 @@ def save(model, path):
 def _write(content, path):
     folder = require_folder("save", path)
     if os.path.isdir(path):
-        raise file_error("save", path, "is a folder: give the name of a file")
+        raise file_error("save", path, "is a folder: use the name of a file")
     file, draft = tempfile.mkstemp(dir=folder, prefix=".fakequant-")
     try:
         with os.fdopen(file, "wb") as stream:
@@ -144,7 +144,7 @@ def load(path, model=None):
         raise file_error("load", path, f"is damaged: its example input is invalid ({why})") from why
     given = model is not None
     if given and not isinstance(model, torch.nn.Module):
-        raise _fq.ArgumentError(f"[load] model is a {type(model).__name__}: give the float nn.Module")
+        raise _fq.ArgumentError(f"[load] model is a {type(model).__name__}: use the float nn.Module")
     with torch.random.fork_rng(devices=[]):  # does not change the caller's generator
         out = _quantized_again(content, description, example, path, _build(description, path) if model is None else model, given)
     try:
@@ -173,7 +173,7 @@ def _quantized_again(content, description, example, path, model, given):
 def _read(path):
     """Returns the checked content of a file."""
     if not os.path.isfile(path):
-        raise file_error("load", path, "is not a file: give a file of save")
+        raise file_error("load", path, "is not a file: use a file of save")
     with open(path, "rb") as file:
         if b"\x89HDF\r\n\x1a\n" in file.read(1024):
             raise file_error("load", path, "is a checkpoint of the command: use fakequant.load")
@@ -236,7 +236,7 @@ def _build(description, path):
     """Returns the float model of a class of transformers, with random weights."""
     name, network = description["class"], description["network"]
     if network is None:
-        raise _fq.ArgumentError(f"[load] model is None, and {path} has a {name}, which is not a model of transformers: give the float model, "
+        raise _fq.ArgumentError(f"[load] model is None, and {path} has a {name}, which is not a model of transformers: use the float model, "
                                 f"load(path, model={name.rpartition('.')[2]}(..))")
     module, _, last = name.rpartition(".")
     try:
@@ -247,7 +247,7 @@ def _build(description, path):
         raise _fq.ArgumentError(f"[load] {path} has a {name}, which this Python does not have ({why}): install transformers, or give the float "
                                 "model") from why
     if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel) or found.config_class is None:
-        raise _fq.ArgumentError(f"[load] transformers has no model {name}: give the float model, load(path, model=..)")
+        raise _fq.ArgumentError(f"[load] transformers has no model {name}: use the float model, load(path, model=..)")
     config = found.config_class.from_dict(network["config"])
     for key, value in network["implementations"].items():
         setattr(config, key, value)
@@ -275,9 +275,9 @@ def _match_types(values, tensors, given, path):
 def _misfit(given, path, reason):
     """Returns the ArgumentError for a model that does not fit a file."""
     if given:
-        return _fq.ArgumentError(f"[load] model does not fit {path}: {reason}. Give the float model that was quantized")
+        return _fq.ArgumentError(f"[load] model does not fit {path}: {reason}. Use the float model that was quantized")
     return _fq.ArgumentError(f"[load] the class and the config in {path} give another model: {reason}. The model was changed before quantize: "
-                             "give the float model, load(path, model=..)")
+                             "use the float model, load(path, model=..)")
 
 
 def _restore_modes(model, description):

@@ -75,7 +75,7 @@ def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_sha
         splicer = splicing.Splicer(_translate(program, options["opset"], splicing.part_translation()))
         for node in splicer.nodes(splicing.DOMAIN):
             _splice_part(splicer, node, draft, options)
-    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes))
+    _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes)[0])
     splicer.finish()
     splicing.write_model(splicer.model, path, engine_reads_it=target == "ort")
 
@@ -143,7 +143,7 @@ def _example(model, example_input):
     args, kwargs = vars(model).get(RECIPE, {}).get("example", ((), {}))
     args, kwargs = split_arguments(example_input) if example_input is not None else (args, kwargs)
     if not args and not kwargs:
-        raise _fq.ArgumentError("[export] example_input is None, and this model is not the result of quantize: give an input of the model")
+        raise _fq.ArgumentError("[export] example_input is None, and this model is not the result of quantize: use an input of the model")
     found = bind_inputs(model, args, kwargs)
     tensors = [x.contiguous() for _, x in found.tensors()]
     samples, has_samples = found.samples()
@@ -181,10 +181,10 @@ def _read_graph(model, inputs, dynamic_shapes):
         raise
     except Exception as error:  # of the model's own code
         raise _fq.ArgumentError(_export_reason(model, inputs, error)) from error
-    samples, _ = inputs.samples()
-    if dynamic_shapes is None and samples is not None and not inputs.size_names(program, None):
-        warnings.warn(f"[export] the batch of the file is fixed to {samples}, because the model computes with its size",
-                      _fq.FakequantWarning, stacklevel=3)
+    _, fixed = inputs.size_names(program, dynamic_shapes)
+    if fixed:
+        warnings.warn(f"[export] {', '.join(map(repr, fixed))}: the batch or another size is fixed to the size of the example, because the model "
+                      "computes with it", _fq.FakequantWarning, stacklevel=3)
     return names, program
 
 
@@ -317,7 +317,7 @@ def _verify_graph(model, path, inputs, batch):
     tensors = inputs.tensors()
     if [own.name for own in session.inputs] != [name for name, _ in tensors]:
         raise file_error("verify", path, f"has the inputs {', '.join(own.name for own in session.inputs)}, and x "
-                         f"{', '.join(name for name, _ in tensors)}: give x as in the example of quantize")
+                         f"{', '.join(name for name, _ in tensors)}: use x as in the example of quantize")
     found = {"outputs": 0, "different": 0, "flips": 0, "max": 0.0}
     with (tempfile.TemporaryDirectory() as drafts, _evaluation(model), torch.no_grad(),
           PartCheck(lowered_modules(model), drafts) as parts):
@@ -339,6 +339,6 @@ def _chunks(inputs, session, batch):
     fixed = next((own.shape[0] for own, splits in zip(session.inputs, has_samples) if splits), None)
     step = fixed if isinstance(fixed, int) else session.batch or batch
     if isinstance(fixed, int) and samples % fixed:
-        raise _fq.ArgumentError(f"[verify] x: it has {samples} samples, and the batch of the file is fixed to {fixed}. Give a multiple of it")
+        raise _fq.ArgumentError(f"[verify] x: it has {samples} samples, and the batch of the file is fixed to {fixed}. Use a multiple of it")
     for begin in range(0, samples or 1, step):
         yield [x[begin:begin + step] if splits else x for x, splits in zip(tensors, has_samples)]

@@ -32,12 +32,16 @@ class _Recorded:
 
     def __init__(self, part, recording):
         self.recording, self._part, self._names = recording, part, list(part.parameter_names)
+        self._still_rows = {name: ref.still_row for name, ref in part.refs.items() if ref.still_row is not None}
         part.shared.pending.add(self)
 
     def gradients(self, grad_y):
         """Returns (list of the gradients of the inputs, {name: gradient of a parameter})."""
         inputs, parameters = self.recording.backward(make_dense(grad_y))
         own = {name: parameters[name] for name in self._names}
+        for name, row in self._still_rows.items():
+            if own.get(name) is not None:
+                own[name][row] = 0
         self._part.average_gradients(own)
         return inputs if isinstance(inputs, list) else [inputs], own
 
@@ -183,7 +187,7 @@ class GraphPart:
 
     def graph_tensors(self):
         """Returns {name: tensor} of the parameters and learned ranges that the operator reads. Calibration does not change the names."""
-        own = {name: ref.get() for name, ref in self.refs.items() if ref.name in ref.module._parameters}
+        own = {name: ref.get() for name, ref in self.refs.items() if ref.expression is not None or ref.name in ref.module._parameters}
         return own | {f"{name}.amax": state.whole_range() for name, state in self.states.items() if state.is_learned}
 
     def ordered_parameters(self, tensors):
@@ -327,17 +331,18 @@ class Inputs:
         return count, [size is not None and size == count for _, size in found]
 
     def size_names(self, program, dynamic_shapes):
-        """Returns {symbol of torch.export: name of the size in the file}."""
+        """Returns ({symbol of torch.export: name of the size in the file}, names of inputs with an axis that torch.export fixed)."""
         placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
         read = [placeholders[name].meta["val"] for name in program.graph_signature.user_inputs]
-        out = {}
-        for x, axes in zip(read, self.axes(dynamic_shapes)):
+        names, fixed = {}, []
+        for (own, _), x, axes in zip(self.tensors(), read, self.axes(dynamic_shapes)):
             for axis, name in axes.items():
-                if isinstance(x.shape[axis], torch.SymInt):
-                    name = "N" if dynamic_shapes is None else name if isinstance(name, str) else getattr(name, "__name__", None)
-                    if name is not None:
-                        out[str(x.shape[axis])] = name
-        return out
+                symbol = str(x.shape[axis])
+                if symbol.isdigit():
+                    fixed.append(own)
+                elif dynamic_shapes is None or isinstance(name, str) or hasattr(name, "__name__"):
+                    names[symbol] = "N" if dynamic_shapes is None else name if isinstance(name, str) else name.__name__
+        return names, fixed
 
 
 def _axes_of(value, spec, name):

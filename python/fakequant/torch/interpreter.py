@@ -1,5 +1,6 @@
 """Runs a torch.fx graph as a list of steps that can be copied and pickled."""
 import dataclasses
+import functools
 import operator
 import typing
 from collections import OrderedDict
@@ -9,10 +10,11 @@ from torch.fx.node import map_arg
 from torch.nn import functional
 
 from .. import _fakequant as _fq
+from .tensors import call_gathered, gathered, is_managed
 
 _FUNCTION_MODULES = {"operator": operator, "torch": torch, "functional": functional}
 _MISSING = object()
-_TRAINING = "is training"  # key of the mode among the values. Names of values have no spaces.
+_TRAINING = "is training"  # key of the mode of the step's module among the values. Names of values have no spaces.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +38,15 @@ class ModeDependent:
 
 @dataclasses.dataclass
 class Step:
-    """One node of the graph, with ValueRef instead of nodes. `unused` names the values that no later step reads."""
+    """One node of the graph, with ValueRef instead of nodes. `unused` names the values that no later step reads. `caller` is the path of
+    the module whose forward runs the step: its mode selects a ModeDependent argument."""
     name: str
     op: str
     target: object
     args: tuple
     kwargs: dict
     unused: tuple = ()
+    caller: str = ""
 
 
 class WrongArguments(TypeError):
@@ -63,11 +67,22 @@ def make_steps(graph, subgraphs=None, attention=()):
             name = replaced_by[node]
             steps.append(Step(node.name, "call_module", name, tuple(ValueRef(used.name) for used in subgraphs[name].inputs), {}))
             continue
-        step = Step(node.name, node.op, _portable(node.target), *_both_modes(node))
+        step = make_step(node)
         if node in attention:
             step.op, step.target = "call_module", f"attends_{attention.index(node)}"
         steps.append(step)
     return _without_dead_steps(steps)
+
+
+def make_step(node):
+    """Returns the step of a node."""
+    return Step(node.name, node.op, _portable(node.target), *_both_modes(node), caller=caller_path(node))
+
+
+def caller_path(node):
+    """Returns the path of the module whose forward has a node."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return stack[-1][0] if stack else ""
 
 
 def _both_modes(node):
@@ -150,8 +165,9 @@ def run_steps(module, steps, inputs, named, observe=None):
     that later steps read."""
     check_arguments(module, steps, inputs, named)
     names = {step.target for step in steps if step.op == "placeholder"}
-    values, given = {_TRAINING: module.training}, iter(inputs)
+    values, given = {}, iter(inputs)
     for step in steps:
+        values[_TRAINING] = functools.partial(_is_training, module, step.caller)
         args, kwargs = _resolve(values, step.args), _resolve(values, step.kwargs)
         if step.op == "output":
             return args[0]
@@ -159,19 +175,48 @@ def run_steps(module, steps, inputs, named, observe=None):
             value = _input(step, given, named, args[0] if args else _MISSING, names)
             if value is _MISSING:
                 raise WrongArguments(f"{_class_name(module)} takes {step.target}, which was not given")
-            if value is not None and step.target in module.none_inputs:
-                raise _fq.ArgumentError(f"[fakequant.torch] '{step.target}' was None in example_input. Quantize with an example that has it")
+            _check_fixed(module, step.target, value)
         elif step.op == "get_attr":
-            value = operator.attrgetter(step.target)(module)
-        elif step.op == "call_method":
-            value = getattr(args[0], step.target)(*args[1:], **kwargs)
+            value = gathered(operator.attrgetter(step.target)(module))
         else:
-            called = operator.attrgetter(step.target)(module) if step.op == "call_module" else _function(step.target)
-            value = called(*args, **kwargs)
+            called = operator.attrgetter(step.target)(module) if step.op == "call_module" else None
+            value = call_gathered(called, args, kwargs) if called is not None and is_managed(module) else _call(step, args, kwargs, called)
         values[step.name] = value if observe is None else observe(step.name, value)
         for name in step.unused:
             values.pop(name, None)
     raise AssertionError("a graph without an output")
+
+
+def _check_fixed(module, name, value):
+    """Raises ArgumentError if an input differs from the example: a value None, True or False that layers read, or a size that the forward
+    depends on."""
+    shape = module.fixed_shapes.get(name)
+    if shape is not None and list(value.shape[1:]) != shape:
+        raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {list(value.shape)}: the forward depends on the sizes, which are "
+                                f"{['N', *shape]} in example_input. Quantize with an example of this size, or with whole=False")
+    if name in module.fixed_inputs and value is not module.fixed_inputs[name]:
+        known = module.fixed_inputs[name]
+        raise _fq.ArgumentError(f"[fakequant.torch] '{name}' was {known} in example_input. Quantize with an example that has "
+                                + ("it" if known is None else "the value of your calls"))
+
+
+def _is_training(module, path):
+    return (operator.attrgetter(path)(module) if path else module).training
+
+
+def _call(step, args, kwargs, module=None):
+    """Returns the result of a step that calls a module, a function or a method."""
+    if step.op == "call_method":
+        return getattr(args[0], step.target)(*args[1:], **kwargs)
+    return (module or _function(step.target))(*args, **kwargs)
+
+
+def run_constant(steps, values):
+    """Returns the value of the last of some steps that call functions and methods. `values` are the values that they read, by name."""
+    values = dict(values)
+    for step in steps:
+        values[step.name] = _call(step, _resolve(values, step.args), _resolve(values, step.kwargs))
+    return values[steps[-1].name]
 
 
 def _input(step, inputs, named, default, names):
@@ -188,7 +233,7 @@ def _resolve(values, argument):
     if isinstance(argument, ValueRef):
         return values[argument.name]
     if isinstance(argument, ModeDependent):
-        return argument.training if values[_TRAINING] else argument.evaluation
+        return argument.training if values[_TRAINING]() else argument.evaluation
     if isinstance(argument, (tuple, list)):
         items = [_resolve(values, item) for item in argument]
         if isinstance(argument, OrderedItems):

@@ -1,90 +1,96 @@
 """Layer types of the library (docs/models.md) for modules of torch."""
-import dataclasses
-
 import torch
 from torch import nn
 
-from .. import _fakequant as _fq
-from .tensors import gathered
+from .functions import ROWS, adaptive_pool, alpha_dropout, avg_pool, dropout, max_pool, pad, pair, resize
+from .refs import Constant, TensorRef, require
+from .shapes import reshape_layers
+
+_EPS = (1e-12, 1.0)  # limits of the library
+_RANDOM_LAYERS = ("dropout", "channel_dropout", "alpha_dropout", "drop_path")
 
 
-class Unsupported(Exception):
-    """The library has no such layer. The text is the reason."""
+# Kinds of modules.
+
+def has_hooks(module):
+    """Returns whether torch runs hooks in addition to the forward of a module."""
+    return any((module._forward_pre_hooks, module._forward_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
-def require(condition, why):
-    if not condition:
-        raise Unsupported(why)
+def is_conv1d(m):
+    """Returns whether a module is Conv1D of transformers: a linear layer with a transposed weight."""
+    return type(m).__name__ == "Conv1D" and type(m).__module__.startswith("transformers.")
 
 
-@dataclasses.dataclass(frozen=True)
-class TensorRef:
-    """Reference to a parameter or buffer: an attribute of a module, and how the library reads it.
+def is_drop_path(m):
+    """Returns whether a module is the stochastic depth of timm or transformers, which scales the samples that it keeps."""
+    is_known = type(m).__name__.endswith("DropPath") and type(m).__module__.startswith(("timm.", "transformers."))
+    return is_known and hasattr(m, "drop_prob") and getattr(m, "scale_by_keep", True) and not list(m.parameters())
 
-    `rows` is a range (begin, end), `shape` a new shape. `mask` is "seen" or "hidden": `get` returns the numbers that this attention mask
-    adds to the scores.
+
+def has_matrix(module):
+    """Returns whether a module multiplies by a matrix that can be quantized."""
+    return isinstance(module, (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)) or is_conv1d(module)
+
+
+def has_weight(module):
+    """Returns whether a module is a layer with a weight. Rules name the first and the last one of a model `@first` and `@last`."""
+    return has_matrix(module) or isinstance(module, (nn.Embedding, nn.EmbeddingBag, nn.RNNBase))
+
+
+def has_product(layer_type):
+    """Returns whether a layer type multiplies by weights, or its inputs by each other."""
+    return layer_type.startswith(("linear", "conv", "attention")) or layer_type in ("lstm", "gru", "rnn")
+
+
+# Layers of a module. Each function returns (type, options) of one layer, or a list of them.
+
+def module_layers(m, source, target):
+    """Returns (list of (type, options), index of the layer with the parameters) for a module with an input and an output of these shapes.
+
+    Raises Unsupported.
     """
-    module: nn.Module
-    name: str
-    rows: tuple = None
-    shape: tuple = None
-    transposed: bool = False
-    mask: str = ""
-
-    def raw(self):
-        """Returns the attribute, which may be sharded over processes."""
-        return getattr(self.module, self.name)
-
-    def get(self):
-        value = gathered(self.raw())
-        value = value if self.rows is None else value[slice(*self.rows)]
-        value = value.t() if self.transposed else value
-        value = self._added_to_scores(value) if self.mask else value
-        return value if self.shape is None else value.reshape(self.shape)
-
-    def _added_to_scores(self, mask):
-        """Returns finite numbers, because files have no infinity."""
-        seen = ~mask if self.mask == "hidden" and mask.dtype == torch.bool else mask
-        return additive_mask(seen).float().clamp(min=torch.finfo(torch.float32).min)
+    found = _with_shapes(m, source, target)
+    if found is None:
+        found = module_layer(m)
+    layers = found if isinstance(found, list) else [found]
+    require(source[:1] == target[:1] and len(source) > 0, f"{type(m).__name__} that moves the axis of samples")
+    return layers, len(layers) - 1
 
 
-def additive_mask(mask):
-    """Returns the numbers that a mask adds to attention scores: 0 for True, -infinity for False. Other types than bool are unchanged."""
-    return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+def module_layer(m):
+    """Returns (type, options) of the layer for a module. Raises Unsupported."""
+    if is_conv1d(m):
+        return "linear", {"out_features": m.weight.shape[1], "in_features": m.weight.shape[0]}
+    if is_drop_path(m):
+        return dropout(m.drop_prob or 0.0, kind="drop_path")
+    require(type(m) in MODULES, f"{type(m).__name__} has no layer here")
+    return MODULES[type(m)](m)
 
 
-@dataclasses.dataclass
-class HelperNode:
-    """Node of a model file that computes an operand of a layer. `inputs` are nodes of torch.fx and names of other helper nodes."""
-    name: str
-    type: str
-    options: dict
-    inputs: list
-    ref: TensorRef = None
-
-
-def constant(ref, reads, name="constant"):
-    """Returns the HelperNode of a parameter or buffer."""
-    return HelperNode(name, "parameter", {"shape": ref.shape[1:], "trained": not ref.mask}, [reads], ref)
-
-
-@dataclasses.dataclass
-class Lowering:
-    """Layers of the library that compute a node of torch.fx.
-
-    `layers` is a list of (type, options). Each layer reads the layer before. `inputs` are the nodes that they read. `refs` has the
-    parameters and buffers of the last layer by their names there. The first layer reads `operands` (nodes, and names of `helpers`), or
-    `inputs` if `operands` is None.
-    """
-    layers: list
-    inputs: list
-    refs: dict = dataclasses.field(default_factory=dict)
-    helpers: list = dataclasses.field(default_factory=list)
-    operands: list = None
-
-
-def pair(value):
-    return list(value) if isinstance(value, (tuple, list)) else value
+def _with_shapes(m, source, target):
+    """Returns the layers of a module whose options depend on the shapes, or None."""
+    if type(m) in _WINDOWED:
+        require(len(source) == _WINDOWED[type(m)] + 2, f"{type(m).__name__} of an input without an axis of samples")
+    if type(m) in _ADAPTIVE:
+        return adaptive_pool(*_ADAPTIVE[type(m)], source, m.output_size, getattr(m, "return_indices", False))
+    if isinstance(m, nn.Upsample) and type(m) in (nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d):
+        return resize(source, target[2:], None if m.size is not None else m.scale_factor, m.mode, m.align_corners,
+                      getattr(m, "recompute_scale_factor", None))
+    if type(m) in _PADS:
+        return pad(source, list(m.padding), _PADS[type(m)], getattr(m, "value", 0.0))
+    if type(m) in (nn.Flatten, nn.Unflatten):
+        return reshape_layers(source, target, pixels=type(m) is nn.Flatten)
+    if type(m) is nn.ChannelShuffle:
+        groups, channels = m.groups, source[1]
+        return [("index_select", {"axis": 1, "indices": [g * (channels // groups) + i for i in range(channels // groups) for g in range(groups)]})]
+    if type(m) in (nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.GLU):
+        require(type(m.dim) is int and m.dim % len(source) != 0, f"{type(m).__name__} along the axis of samples")
+        name = {nn.LogSoftmax: "log_softmax", nn.GLU: "glu"}.get(type(m), "softmax")
+        return [("neg", {})] * (type(m) is nn.Softmin) + [(name, {"axis": m.dim})]
+    if type(m) is nn.Softmax2d:
+        return [("softmax", {"axis": -3})]
+    return None
 
 
 def _conv(kind, transposed=False):
@@ -100,21 +106,128 @@ def _conv(kind, transposed=False):
     return options
 
 
+def norm_eps(eps):
+    """Returns the eps of a norm. The default of torch's RMS norm, None, is the resolution of float32."""
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    require(type(eps) in (int, float) and _EPS[0] <= eps <= _EPS[1], f"a norm with eps {eps}")
+    return float(eps)
+
+
 def _batch_norm(m):
-    require(m.affine and m.track_running_stats, "a batch norm without weights or running statistics")
+    require(m.track_running_stats and m.running_mean is not None, "a batch norm without running statistics")
     require(m.momentum is not None, "a batch norm whose momentum is None")
-    return "batch_norm", {"channels": m.num_features, "eps": m.eps, "momentum": m.momentum}
+    return "batch_norm", {"channels": m.num_features, "eps": norm_eps(m.eps), "momentum": m.momentum}
 
 
-def _layer_norm(m):
-    require(m.weight is not None and m.bias is not None, "a layer norm without weight or bias")
-    return "layer_norm", {"shape": list(m.normalized_shape), "eps": m.eps}
+def _instance_norm(m):
+    require(not m.track_running_stats, "an instance norm with running statistics")
+    return "instance_norm", {"channels": m.num_features, "eps": norm_eps(m.eps)}
 
 
 def _attention(m):
     require(m.bias_k is None and not m.add_zero_attn, "attention with bias_k or add_zero_attn")
     require(m.kdim == m.vdim, "attention whose keys and values have different widths")
     return "attention", {"width": m.embed_dim, "heads": m.num_heads, "bias": m.in_proj_bias is not None}
+
+
+def _embedding(m):
+    require(m.max_norm is None and not m.scale_grad_by_freq and not m.sparse, "an embedding with max_norm, scale_grad_by_freq or sparse")
+    return "embedding", {"vocabulary": m.num_embeddings, "width": m.embedding_dim}
+
+
+def _recurrent(m):
+    require(m.batch_first, f"{type(m).__name__} that is not batch_first")
+    require(getattr(m, "proj_size", 0) == 0, "an LSTM with proj_size")
+    options = {"hidden_size": m.hidden_size, "input_size": m.input_size, "bidirectional": m.bidirectional, "layers": m.num_layers,
+               "dropout": float(m.dropout) if m.num_layers > 1 else 0.0}
+    kind = {nn.LSTM: "lstm", nn.GRU: "gru", nn.RNN: "rnn"}[type(m)]
+    return kind, options | ({"nonlinearity": m.nonlinearity} if kind == "rnn" else {})
+
+
+def _plain_module(row):
+    return lambda m: (row["name"], {option["name"]: getattr(m, option["torch"]) for option in row["options"]})
+
+
+def _pool_module(function, *names):
+    return lambda m: function(**{name: getattr(m, name) for name in names})
+
+
+_MAX = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+_AVG = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
+_POOLS = {getattr(nn, f"{kind}Pool{axes}d"): axes for kind in ("Max", "Avg") for axes in (1, 2, 3)}
+_ADAPTIVE = {getattr(nn, f"Adaptive{kind}Pool{axes}d"): (kind.lower(), axes) for kind in ("Max", "Avg") for axes in (1, 2, 3)}
+_CONVS = {getattr(nn, f"Conv{axes}d"): axes for axes in (1, 2, 3)} | {getattr(nn, f"ConvTranspose{axes}d"): axes for axes in (1, 2, 3)}
+_WINDOWED = _POOLS | {kind: axes for kind, (_, axes) in _ADAPTIVE.items()} | _CONVS
+_PADS = {getattr(nn, f"{kind}Pad{axes}d"): mode for axes in (1, 2, 3) for kind, mode in (
+    ("Constant", "constant"), ("Zero", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"), ("Circular", "circular"))}
+
+MODULES = {
+    nn.Linear: lambda m: ("linear", {"out_features": m.out_features, "in_features": m.in_features, "bias": m.bias is not None}),
+    **{kind: _conv(f"conv{'_transpose' * ('Transpose' in kind.__name__)}{axes}d", "Transpose" in kind.__name__) for kind, axes in _CONVS.items()},
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
+    **dict.fromkeys((nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), _instance_norm),
+    nn.LayerNorm: lambda m: ("layer_norm", {"shape": list(m.normalized_shape), "eps": norm_eps(m.eps)}),
+    nn.RMSNorm: lambda m: ("rms_norm", {"shape": list(m.normalized_shape), "eps": norm_eps(m.eps)}),
+    nn.GroupNorm: lambda m: ("group_norm", {"groups": m.num_groups, "channels": m.num_channels, "eps": norm_eps(m.eps)}),
+    nn.LocalResponseNorm: lambda m: ("local_response_norm", {"size": m.size, "alpha": m.alpha, "beta": m.beta, "k": float(m.k)}),
+    nn.Embedding: _embedding, nn.MultiheadAttention: _attention, **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN), _recurrent),
+    nn.PReLU: lambda m: ("prelu", {"per_channel": m.num_parameters > 1}),
+    **{getattr(nn, f"MaxPool{axes}d"): _pool_module(max_pool, *_MAX) for axes in (1, 2, 3)},
+    **{getattr(nn, f"AvgPool{axes}d"): _pool_module(avg_pool, *_AVG) for axes in (1, 2, 3)},
+    nn.PixelShuffle: lambda m: ("pixel_shuffle", {"factor": m.upscale_factor}),
+    nn.PixelUnshuffle: lambda m: ("pixel_unshuffle", {"factor": m.downscale_factor}),
+    nn.Dropout: lambda m: dropout(m.p),
+    **dict.fromkeys((nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), lambda m: dropout(m.p, kind="channel_dropout")),
+    nn.AlphaDropout: lambda m: alpha_dropout(m.p), nn.FeatureAlphaDropout: lambda m: alpha_dropout(m.p, channels=True),
+    nn.Hardtanh: lambda m: ("clip", {"low": float(m.min_val), "high": float(m.max_val)}),
+    nn.Identity: lambda m: ("identity", {}),
+    **{getattr(nn, row["torch_module"]): _plain_module(row) for row in ROWS.values() if row["torch_module"]},
+}
+for _kind in (nn.Softmax, nn.LogSoftmax, *_ADAPTIVE, *_PADS):
+    MODULES.pop(_kind, None)  # their options depend on the shape of the input
+
+
+def mode_module(m, layers):
+    """Returns `m` if the layers differ between training and evaluation, else None."""
+    return m if layers[-1][0] in ("batch_norm", *_RANDOM_LAYERS) else None
+
+
+# Parameters of a module.
+
+def module_refs(m):
+    """Returns {name in the library: TensorRef}, with ones and zeros for the weights that a layer of the library has and the module has not."""
+    refs = tensor_refs(m)
+    sizes = {"weight": 1.0, "bias": 0.0}
+    if isinstance(m, nn.modules.batchnorm._NormBase):
+        shape = [m.num_features]
+    elif isinstance(m, nn.GroupNorm):
+        shape = [m.num_channels]
+    elif isinstance(m, (nn.LayerNorm, nn.RMSNorm)):
+        shape = list(m.normalized_shape)
+    elif isinstance(m, nn.RNNBase):
+        return _recurrent_refs(m, refs)
+    else:
+        return refs
+    if isinstance(m, nn.RMSNorm):
+        del sizes["bias"]
+    return {name: TensorRef(Constant(torch.full(shape, value)), "value") for name, value in sizes.items() if name not in refs} | refs
+
+
+def _recurrent_refs(m, refs):
+    """Torch counts the layers also if there is one."""
+    gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[type(m)]
+    for name in [name for name in refs if name.startswith("weight_")] if not m.bias else ():
+        refs[name.replace("weight_", "bias_")] = TensorRef(Constant(torch.zeros(gates * m.hidden_size)), "value")
+    return {name.replace("_l0", "") if m.num_layers == 1 else name: ref for name, ref in refs.items()}
+
+
+def tensor_refs(m):
+    """Returns {name in the library: TensorRef} of the parameters and buffers of a module."""
+    if isinstance(m, nn.MultiheadAttention):
+        return _attention_refs(m)
+    names = [name for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]]
+    row = m.padding_idx if isinstance(m, nn.Embedding) else None
+    return {name: TensorRef(m, name, transposed=is_conv1d(m) and name == "weight", still_row=row) for name in names}
 
 
 def _attention_refs(m):
@@ -126,117 +239,3 @@ def _attention_refs(m):
         if m.in_proj_bias is not None:
             out[f"{name}.bias"] = TensorRef(m, "in_proj_bias", rows)
     return out | {f"out_proj.{name}": TensorRef(m.out_proj, name) for name, _ in m.out_proj.named_parameters()}
-
-
-def tensor_refs(m):
-    """Returns {name in the library: TensorRef} of the parameters and buffers of a module."""
-    if isinstance(m, nn.MultiheadAttention):
-        return _attention_refs(m)
-    names = [name for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]]
-    return {name: TensorRef(m, name, transposed=is_conv1d(m) and name == "weight") for name in names}
-
-
-def has_hooks(module):
-    """Returns whether torch runs hooks in addition to the forward of a module."""
-    return any((module._forward_pre_hooks, module._forward_hooks, module._backward_hooks, module._backward_pre_hooks))
-
-
-def is_conv1d(m):
-    """Returns whether a module is Conv1D of transformers: a linear layer with a transposed weight."""
-    return type(m).__name__ == "Conv1D" and type(m).__module__.startswith("transformers.")
-
-
-def has_matrix(module):
-    """Returns whether a module multiplies by a matrix that can be quantized."""
-    return isinstance(module, (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)) or is_conv1d(module)
-
-
-def has_weight(module):
-    """Returns whether a module is a layer with a weight. Rules name the first and the last one of a model `@first` and `@last`."""
-    return has_matrix(module) or isinstance(module, (nn.Embedding, nn.EmbeddingBag, nn.RNNBase))
-
-
-def has_product(layer_type):
-    """Returns whether a layer type multiplies by weights, or its inputs by each other."""
-    return layer_type.startswith(("linear", "conv", "attention"))
-
-
-def module_layer(m):
-    """Returns (type, options) of the layer for a module. Raises Unsupported."""
-    if is_conv1d(m):
-        return "linear", {"out_features": m.weight.shape[1], "in_features": m.weight.shape[0]}
-    require(type(m) in MODULES, f"{type(m).__name__} has no layer here")
-    return MODULES[type(m)](m)
-
-
-def _embedding(m):
-    require(m.max_norm is None and m.padding_idx is None and not m.sparse, "an embedding with padding_idx, max_norm or sparse")
-    return "embedding", {"vocabulary": m.num_embeddings, "width": m.embedding_dim}
-
-
-def max_pool(kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    require(not return_indices, "a pool that returns indices")
-    return "max_pool", {"kernel": pair(kernel_size), "stride": pair(stride or kernel_size), "padding": pair(padding),
-                        "dilation": pair(dilation), "ceil_mode": bool(ceil_mode)}
-
-
-def avg_pool(kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    require(divisor_override is None, "a pool with divisor_override")
-    return "avg_pool", {"kernel": pair(kernel_size), "stride": pair(stride or kernel_size), "padding": pair(padding),
-                        "ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad)}
-
-
-def adaptive_avg_pool(output_size):
-    if all(size == 1 for size in (output_size if isinstance(output_size, (tuple, list)) else [output_size])):
-        return "global_avg_pool", {}
-    require(None not in (output_size if isinstance(output_size, (tuple, list)) else [output_size]), "an adaptive pool with None as size")
-    return "adaptive_avg_pool", {"size": pair(output_size)}
-
-
-def flatten(start_dim=0, end_dim=-1):
-    require(start_dim >= 1 and end_dim == -1, "a flatten that includes the batch, or stops before the last axis")
-    return "flatten", {"start_axis": start_dim}
-
-
-#: Rows of the operator table by the name of the operator.
-ROWS = {row["name"]: row for row in _fq.operators()}
-
-
-def plain_function(row):
-    """Returns a function that converts the arguments after the tensor to (type, options) of a layer."""
-    names = [option["torch"] for option in row["options"]] + ["inplace"]
-
-    def kind(*values, **named):
-        given = dict(zip(names, values)) | named
-        require(len(values) <= len(names) and given.keys() <= set(names), f"{row['name']} with these arguments")
-        return row["name"], {option["name"]: given.get(option["torch"], option["default"]) for option in row["options"]}
-    return kind
-
-
-def _plain_module(row):
-    return lambda m: (row["name"], {option["name"]: getattr(m, option["torch"]) for option in row["options"]})
-
-
-def _pool_module(function, *names):
-    return lambda m: function(**{name: getattr(m, name) for name in names})
-
-
-_MAX, _AVG = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"), ("kernel_size", "stride", "padding",
-                                                                                              "ceil_mode", "count_include_pad")
-MODULES = {
-    nn.Linear: lambda m: ("linear", {"out_features": m.out_features, "in_features": m.in_features, "bias": m.bias is not None}),
-    nn.Conv1d: _conv("conv1d"), nn.Conv2d: _conv("conv2d"), nn.Conv3d: _conv("conv3d"),
-    nn.ConvTranspose1d: _conv("conv_transpose1d", True), nn.ConvTranspose2d: _conv("conv_transpose2d", True),
-    nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm, nn.BatchNorm3d: _batch_norm, nn.LayerNorm: _layer_norm,
-    nn.GroupNorm: lambda m: (require(m.affine, "a group norm without weights"),
-                             ("group_norm", {"groups": m.num_groups, "channels": m.num_channels, "eps": m.eps}))[1],
-    nn.Embedding: _embedding, nn.MultiheadAttention: _attention,
-    nn.MaxPool1d: _pool_module(max_pool, *_MAX), nn.MaxPool2d: _pool_module(max_pool, *_MAX),
-    nn.AvgPool1d: _pool_module(avg_pool, *_AVG), nn.AvgPool2d: _pool_module(avg_pool, *_AVG),
-    nn.AdaptiveAvgPool1d: _pool_module(adaptive_avg_pool, "output_size"),
-    nn.AdaptiveAvgPool2d: _pool_module(adaptive_avg_pool, "output_size"),
-    nn.Flatten: lambda m: flatten(m.start_dim, m.end_dim),
-    nn.Dropout: lambda m: ("dropout", {"p": m.p}), nn.Dropout2d: lambda m: ("channel_dropout", {"p": m.p}),
-    nn.Identity: lambda m: ("identity", {}),
-    **{getattr(nn, row["torch_module"]): _plain_module(row) for row in ROWS.values() if row["torch_module"]},
-}

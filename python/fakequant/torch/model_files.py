@@ -44,13 +44,13 @@ def file_format(path, format=""):
     if format and format not in _FORMATS:
         raise _fq.ArgumentError(f"[export] format is {format!r}: use {', '.join(_FORMATS)}")
     if format in _CONFIGS and ending == ".safetensors":
-        raise _fq.ArgumentError(f"[export] path is {path}: give the folder for model.safetensors and its config files")
+        raise _fq.ArgumentError(f"[export] path is {path}: use the folder for model.safetensors and its config files")
     if format:
         return format
     if os.path.isdir(path) or not ending:
         return "modelopt"
     if ending not in (".onnx", ".gguf"):
-        raise _fq.ArgumentError(f"[export] path is {path}: give a file that ends in .onnx or .gguf, or a folder. format= sets another format")
+        raise _fq.ArgumentError(f"[export] path is {path}: use a file that ends in .onnx or .gguf, or a folder. format= sets another format")
     return ending[1:]
 
 
@@ -58,15 +58,15 @@ def export_model_file(model, path, format, tokenizer=None):
     """Writes the GGUF file or the folder of `export`."""
     require_parts(model, "export")
     if type(model).__name__ in _WRAPPERS:
-        raise _fq.ArgumentError(f"[export] model is a {type(model).__name__}: give model.{_WRAPPERS[type(model).__name__]}")
+        raise _fq.ArgumentError(f"[export] model is a {type(model).__name__}: use model.{_WRAPPERS[type(model).__name__]}")
     if hasattr(model, "peft_config"):
         raise _fq.ArgumentError(f"[export] model is a {type(model).__name__} with adapters, which the file cannot have: call "
-                                "merge_and_unload() before quantize")
+                                "merge_and_unload() and calibrate first")
     missing = [name for lowered in lowered_modules(model) for name, state in lowered.states.items() if not state.is_calibrated()]
     if missing:
         raise _fq.ArgumentError(f"[export] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before export")
     if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
-        raise _fq.ArgumentError(f"[export] tokenizer is a {type(tokenizer).__name__}: give a tokenizer of transformers")
+        raise _fq.ArgumentError(f"[export] tokenizer is a {type(tokenizer).__name__}: use a tokenizer of transformers")
     require_folder("export", path)
     if format == "gguf":
         _export_gguf(model, os.fspath(path), tokenizer)
@@ -247,7 +247,7 @@ def _gguf_architecture(path):
 
 def _export_folder(model, folder, format, tokenizer):
     if os.path.exists(folder) and not os.path.isdir(folder):
-        raise file_error("export", folder, "is a file: give a folder")
+        raise file_error("export", folder, "is a file: use a folder")
     packed, layers = _packed_layers(model, format)
     tensors, changes = _float_tensors(model), {}
     groups = _tied_groups(tensors)

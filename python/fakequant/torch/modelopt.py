@@ -76,7 +76,7 @@ def dynamic_block_quant(inputs, block_size, amax, bias, num_bits, scale_bits, tr
     onnx_quantizer_type are for its ONNX export only and change no number.
     """
     if bias is not None:
-        raise _fq.ArgumentError("[dynamic_block_quant] bias is not supported, and ModelOpt does not read it: give None")
+        raise _fq.ArgumentError("[dynamic_block_quant] bias is not supported, and ModelOpt does not read it: use None")
     if isinstance(amax, torch.Tensor) and amax.numel() > 1:
         amax = amax.detach().amax()  # as ModelOpt
     return _with_gradient(_fq.modelopt.dynamic_block_quantize, inputs, num_bits, scale_bits, block_size, amax, False, pass_through_bwd)
@@ -102,7 +102,7 @@ class _Calibrator:
         """Adds a batch. Integers are converted to float32."""
         x = make_dense(checked(x, "collect"))
         if x.dtype is torch.bool or x.is_complex():
-            raise _fq.ArgumentError(f"[collect] x is {x.dtype}: give floats or integers")
+            raise _fq.ArgumentError(f"[collect] x is {x.dtype}: use floats or integers")
         self._calibrator.collect(x if x.is_floating_point() else x.float())
         self._device = x.device
 
@@ -191,7 +191,7 @@ class TensorQuantizer(nn.Module):
         if self._method not in ("max", "histogram"):
             raise _fq.ArgumentError(f"[TensorQuantizer] calibrator is '{self._method}': max and histogram are allowed")
         if not isinstance(self.num_bits, int) and tuple(self.num_bits) != (4, 3):
-            raise _fq.ArgumentError(f"[TensorQuantizer] num_bits is {self.num_bits}: give 1 to 16, or (4, 3)")
+            raise _fq.ArgumentError(f"[TensorQuantizer] num_bits is {self.num_bits}: use 1 to 16, or (4, 3)")
         self._if_quant, self._if_calib, self._disabled = if_quant, if_calib, False
         self._calibrator = None
         self.register_buffer("_amax", None)
@@ -233,10 +233,10 @@ class TensorQuantizer(nn.Module):
     @pre_quant_scale.setter
     def pre_quant_scale(self, value):
         if value is None:
-            raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is None: give a number or a tensor")
+            raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is None: use a number or a tensor")
         value = torch.as_tensor(value).detach().clone()
         if not value.is_floating_point() or not bool(value.isfinite().all()):
-            raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is not a finite number: give floats")
+            raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is not a finite number: use floats")
         if self._pre_quant_scale is not None and self._pre_quant_scale.shape != value.shape:
             raise _fq.ArgumentError(f"[TensorQuantizer] pre_quant_scale has the shape {list(value.shape)}, and had "
                                     f"{list(self._pre_quant_scale.shape)}: the shape cannot change")
@@ -288,7 +288,7 @@ class TensorQuantizer(nn.Module):
         if self._disabled:
             return inputs
         if not checked(inputs, "TensorQuantizer").is_floating_point() or inputs.numel() == 0:
-            raise _fq.ArgumentError(f"[TensorQuantizer] inputs is {inputs.dtype} {list(inputs.shape)}: give floats, at least one")
+            raise _fq.ArgumentError(f"[TensorQuantizer] inputs is {inputs.dtype} {list(inputs.shape)}: use floats, at least one")
         if self._if_calib:
             self._own_calibrator().collect(inputs)
         if not self._if_quant:

@@ -8,13 +8,36 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
-from .capture import is_tensor, is_torch_layer, node_shape, trace
+from .capture import is_torch_layer, is_wrapped, trace
 from .interpreter import check_arguments, make_steps, run_steps
-from .layers import Unsupported, has_hooks, has_matrix
+from .layers import has_hooks, has_matrix
+from .nodes import is_tensor, node_shape
 from .parts import LoweredModule, lower
 from .passes import Partition
+from .products import Products
+from .refs import Unsupported
+from .rewrite import rewrite
+from .sizes import SizeCheck
 from .state import QuantizerState, shallow_copy
 from .tensors import as_float32, checked
+
+
+def _trace(model, inputs, whole):
+    """Returns (graph, whether it has the sizes of the inputs as numbers). The forward of a whole model of images may depend on their size."""
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    may_fix = whole and len(tensors) == len(inputs) and all(x.dim() > 3 for x in tensors)
+    try:
+        graph = trace(model, inputs)
+        if not may_fix or not any(is_wrapped(node.op, node.target) for node in graph.nodes):
+            return graph, False
+    except Unsupported:
+        if not may_fix:
+            raise
+        return trace(model, inputs, fixed_sizes=True), True
+    try:
+        return trace(model, inputs, fixed_sizes=True), True
+    except Unsupported:
+        return graph, False
 
 
 class Quantized(nn.Module):
@@ -28,11 +51,11 @@ class Quantized(nn.Module):
         """`path` is the path of `model` in the whole model. Raises Unsupported if the library can run nothing of it."""
         nn.Module.__init__(self)  # not of the class of a layer
         self._take_members(model)
-        graph = trace(model, inputs)
-        partition = Partition(model, graph, path)
+        graph, has_sizes = _trace(model, inputs, whole)
+        self._float_steps = make_steps(graph)
+        rewrite(graph, model, any_size=not whole)
+        partition, subgraphs, lowered = self._build_parts(model, graph, config, whole, path)
         self._layers, self._alone = _layer_inputs(graph, partition), {}
-        subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
-        subgraphs = subgraphs or partition.subgraphs()
         attention = attention_modules(graph, partition, subgraphs, config)
         self._set_reasons(partition, attention)
         parent = partition.unsupported_parent(attention)
@@ -41,16 +64,41 @@ class Quantized(nn.Module):
         self._inputs, self.edges = {}, {}  # {name of a lowered module: names of values}, {name: (has first layer, has last layer)}
         first, last = partition.edge_nodes()
         for i, subgraph in enumerate(subgraphs):
-            self.add_module(f"codes_{i}", lower(subgraph, partition, config))
+            self.add_module(f"codes_{i}", lowered[i])
             self._inputs[f"codes_{i}"] = [node.name for node in subgraph.inputs]
             self.edges[f"codes_{i}"] = first in subgraph.nodes, last in subgraph.nodes
         for i, module in enumerate(attention.values()):
             self.add_module(f"attends_{i}", module)
-        self._float_steps = make_steps(graph)
+        self.fixed_shapes = {node.target: node_shape(node)[1:] for node in graph.nodes if node.op == "placeholder"} if has_sizes else {}
+        self._sizes = SizeCheck(graph, partition, subgraphs)
         self._recording_steps = make_steps(graph, attention=list(attention))
         self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))
-        self.none_inputs = partition.none_inputs()
+        self.fixed_inputs = partition.fixed_inputs()
         self.train(model.training)
+
+    def _build_parts(self, model, graph, config, whole, path):
+        """Returns the Partition, its subgraphs and their LoweredModules. Torch runs a node whose layer the library rejects."""
+        rejected = {}
+        while True:
+            partition = Partition(model, graph, path, any_size=not whole, rejected=rejected)
+            subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
+            subgraphs, lowered = subgraphs or partition.subgraphs(), []
+            hidden = {node: "its value is not a tensor" for node in partition.readers_of_hidden_values(subgraphs)}
+            if hidden.keys() - rejected.keys():
+                rejected |= hidden
+                continue
+            for subgraph in subgraphs:
+                try:
+                    lowered.append(lower(subgraph, partition, config))
+                    lowered[-1].build()
+                except _fq.ArgumentError as why:
+                    node = partition.find_node(subgraph, str(why))
+                    if node is None or node in rejected:
+                        raise
+                    rejected[node] = str(why).partition(": ")[2]
+                    break
+            else:
+                return partition, subgraphs, lowered
 
     def _take_members(self, model):
         """Registers the children, parameters and buffers of the model, which both share."""
@@ -101,7 +149,7 @@ class Quantized(nn.Module):
         for parent, name, child in self._structure:
             originals.setdefault(id(parent._modules[name]), child)
         parts = [lowered for name in self._inputs for lowered in [getattr(self, name)]]
-        for path, (full_path, shape, dtype) in self._layers.items():
+        for path, (full_path, shape) in self._layers.items():
             now = self.get_submodule(path)
             layer = originals.get(id(now), now)
             copies = [module for module in now.modules() if type(module) is type(layer) and "weight_quantizer" in module._modules]
@@ -109,7 +157,7 @@ class Quantized(nn.Module):
                 for lowered in parts:
                     if any(ref.module is layer for ref in lowered.refs.values()):
                         self._alone[module] = type(module), module.__dict__
-                        used |= make_layer_part(module, lowered, full_path, torch.zeros(shape, dtype=dtype))
+                        used |= make_layer_part(module, lowered, full_path, torch.zeros(shape, dtype=torch.float32))
         unused = [name for lowered in parts for name in lowered.states if name not in used]
         if unused:
             warnings.warn(f"[fakequant.torch] a layer is wrapped, so torch runs the operations between the layers in floats. Without "
@@ -124,8 +172,15 @@ class Quantized(nn.Module):
 
     def forward(self, *inputs, **named):
         self.follow_structure()
-        steps = self._float_steps if self._alone else self._steps if self._observe is None else self._recording_steps
-        return run_steps(self, steps, inputs, named, self._observe)
+        if self._observe is not None or self._alone:
+            return run_steps(self, self._recording_steps, inputs, named, self._observe)
+        if not torch.compiler.is_compiling() and self._sizes.differs(inputs, named):
+            self._sizes.check(self, inputs, named)
+        return self.run_layers(inputs, named)
+
+    def run_layers(self, inputs, named):
+        """Returns the output of the forward, whose parts the library runs."""
+        return run_steps(self, self._steps, inputs, named)
 
     def run_float(self, *inputs, **named):
         """Returns the output of the model without quantizers."""
@@ -228,28 +283,34 @@ def _new_layer(origin):
 
 def quantized(model, inputs, config, whole=False, path=""):
     """Returns a Quantized with the arguments of its constructor. Of one layer it is an instance of the class of the layer too."""
-    is_layer = has_matrix(model) and not any(not isinstance(child, QuantizerState) for child in model.children())
-    return (_layer_class(type(model)) if is_layer else Quantized)(model, inputs, config, whole, path)
+    return (_layer_class(type(model)) if _is_layer(model) else Quantized)(model, inputs, config, whole, path)
+
+
+def _is_layer(module):
+    """Returns whether a module is one layer with a matrix. nn.MultiheadAttention is several."""
+    return has_matrix(module) and all(isinstance(child, QuantizerState) for child in module.children())
 
 
 def _layer_inputs(graph, partition):
-    """Returns {path of a layer with a matrix: (its path in the whole model, shape and type of its input)}."""
+    """Returns {path of a layer with a matrix: (its path in the whole model, shape of its input)}."""
     out = {}
     for node in graph.nodes:
-        if node.op == "call_module" and node in partition.lowered and has_matrix(partition.module(node)) and node.args and is_tensor(node.args[0]):
-            path = partition.layer_names.full_path(node.target)
-            out.setdefault(node.target, (path, node_shape(node.args[0]), node.args[0].meta["tensor_meta"].dtype))
+        if node.op != "call_module" or node not in partition.lowered or not _is_layer(partition.module(node)):
+            continue
+        if node.args and is_tensor(node.args[0]):
+            out.setdefault(node.target, (partition.layer_names.full_path(node.target), node_shape(node.args[0])))
     return out
 
 
 def make_layer_part(layer, lowered, path, x):
     """Makes a layer of a part a Quantized in place. It shares the quantizers that the layer has in the part `lowered`.
 
-    `path` is the path of the layer in the whole model, `x` an input. Returns the names of the quantizers.
+    `path` is the path of the layer in the whole model, `x` an input in float32. Returns the names of the quantizers.
     """
-    twin = shallow_copy(layer)  # without hooks, and with plain parameters, because fully_shard may have sharded the parameters
+    # Without hooks, and with plain parameters, because fully_shard may have sharded the parameters or converted their type.
+    twin = shallow_copy(layer)
     twin.__dict__ |= {name: value for name, value in vars(nn.Module()).items() if "_hooks" in name}
-    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=value.dtype))
+    twin._parameters = {name: None if value is None else nn.Parameter(torch.zeros(value.shape, dtype=torch.float32))
                         for name, value in layer._parameters.items()}
     part = quantized(twin, (x,), lowered._config, path=path)
     (own,) = part.lowered_modules().values()
@@ -262,9 +323,9 @@ def make_layer_part(layer, lowered, path, x):
         own.configure({**lowered._config, "rules": rules}, lowered._learned, (False, False))
     used = {name: known[name] for name in own.states}
     own.states = {name: layer._modules.get(name.rpartition(".")[2], lowered.states[source]) for name, source in used.items()}
-    hooks = {name: value for name, value in vars(layer).items() if "_hooks" in name}
-    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **hooks}
-    own.train(layer.training)
+    others = {name: value for name, value in vars(layer).items() if "_hooks" in name or (name[0] == "_" and name not in vars(part))}
+    part.__dict__ |= {"_parameters": layer._parameters, "_buffers": layer._buffers, "training": layer.training, **others}
+    own.train(layer.training).output_type = lowered.output_type
     layer.__class__, layer.__dict__ = type(part), part.__dict__
     own.redirect(lambda refs: {name: dataclasses.replace(ref, module=layer) for name, ref in refs.items()})
     own.forget_pushed()
@@ -285,11 +346,11 @@ def list_reasons(floats):
 
 
 def quantized_parts(model):
-    """Returns the Quantized and Attention modules of a model, in the order of its modules."""
+    """Returns the Quantized, Attention and Products modules of a model, in the order of its modules."""
     for module in list(model.modules()):
         if isinstance(module, Quantized):
             module.follow_structure()
-    return [part for part in model.modules() if isinstance(part, (Quantized, Attention))]
+    return [part for part in model.modules() if isinstance(part, (Quantized, Attention, Products))]
 
 
 def lowered_modules(model):
@@ -301,5 +362,5 @@ def require_parts(model, function):
     """Returns `quantized_parts`. Raises ArgumentError if there are none. `function` is the name for the message."""
     parts = quantized_parts(model)
     if not parts:
-        raise _fq.ArgumentError(f"[{function}] no part of the model is quantized: give the result of fakequant.torch.quantize")
+        raise _fq.ArgumentError(f"[{function}] no part of the model is quantized: use the result of fakequant.torch.quantize")
     return parts

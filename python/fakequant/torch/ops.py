@@ -1,145 +1,47 @@
 """Translates nodes of torch.fx (modules, functions, methods of tensors) into layers of the library."""
+import inspect
 import math
 
 import torch
 from torch import nn
 
-from .capture import (
+from . import shapes, weights
+from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, resize
+from .interpreter import caller_path, make_step
+from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs
+from .nodes import (
     argument,
+    base_parameters,
+    fixed,
     function_name,
-    is_none_input,
-    is_parameter,
+    is_constant,
+    is_float,
     is_tensor,
-    is_unpacked_split,
     node_shape,
     tensor_inputs,
-    transposed_parameter,
 )
-from .layers import (
-    ROWS,
-    HelperNode,
-    Lowering,
-    TensorRef,
-    Unsupported,
-    adaptive_avg_pool,
-    avg_pool,
-    constant,
-    flatten,
-    has_hooks,
-    max_pool,
-    module_layer,
-    pair,
-    plain_function,
-    require,
-    tensor_refs,
-)
+from .refs import Constant, Expression, HelperNode, Lowering, TensorRef, Unsupported, constant, require
 
-# Functions that permute, slice or reshape. Each returns a list of (type, options) for a node and the tensor that it reads.
-
-def _same_batch(node, source):
-    require(node_shape(node)[:1] == node_shape(source)[:1] and len(node_shape(node)) > 1, "a reshape that moves the batch")
+#: Other names of functions and methods of torch, without the underscore of in-place forms.
+_ALIASES = {"iadd": "add", "isub": "sub", "subtract": "sub", "imul": "mul", "multiply": "mul", "itruediv": "div", "truediv": "div",
+            "true_divide": "div", "divide": "div", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
+            "maximum": "maximum", "fmax": "maximum", "fmin": "minimum", "less": "lt", "less_equal": "le", "greater": "gt",
+            "greater_equal": "ge", "not_equal": "ne", "bmm": "matmul", "mm": "matmul", "bitwise_not": "invert", "logical_not": "invert",
+            "bitwise_and": "and", "logical_and": "and", "and_": "and", "bitwise_or": "or", "logical_or": "or", "or_": "or",
+            "upsample": "interpolate", "_threshold": "threshold", "ipow": "pow", "view_as": "reshape", "reshape_as": "reshape"}
+_BINARY = {"add": "add", "sub": "sub", "mul": "multiply", "div": "div", "maximum": "maximum", "minimum": "minimum", "lt": "less",
+           "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal", "matmul": "matmul", "pow": "pow"}
+_RESHAPES = {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze"}  # one size may be -1
+_SIZED = {"flip", "roll", "repeat", "tile", "repeat_interleave", "expand", "expand_as"} | {f"adaptive_max_pool{axes}d" for axes in (1, 2, 3)}
+_SIZED_MODULES = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)
+_COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 
 
-def _reshaped(node, source):
-    _same_batch(node, source)
-    return [("flatten", {})] if len(node_shape(node)) == 2 else [("reshape", {"shape": node_shape(node)[1:]})]
-
-
-def _permuted(node, source):
-    rank, arguments = len(node_shape(node)), node.args[1:]
-    if function_name(node) == "transpose":
-        axes = list(range(rank))
-        a, b = (axis % rank for axis in arguments)
-        axes[a], axes[b] = b, a
-    else:
-        given = arguments[0] if isinstance(arguments[0], (tuple, list)) else arguments
-        axes = [axis % rank for axis in given]
-    require(axes[0] == 0, "a transpose that moves the batch")
-    return [("transpose", {"axes": axes})]
-
-
-def _mean(node, source):
-    dim = argument(node, 1, "dim")
-    require(dim is not None, "a mean over all axes")
-    axes = sorted(axis % len(node_shape(source)) for axis in (dim if isinstance(dim, (tuple, list)) else [dim]))
-    require(axes[0] > 0, "a mean over the batch")
-    return [("mean", {"axes": axes, "keep_axes": bool(argument(node, 2, "keepdim", False))})]
-
-
-def _slice(axis, begin, end):
-    return "slice", {"axis": axis, "begin": begin, "end": end}
-
-
-def _part_of_cut(node, source):
-    cut = node.args[0]
-    axis = argument(cut, 2, "dim", 0) % len(node_shape(source))
-    require(axis > 0, "a split of the batch")
-    sizes = [meta.shape[axis] for meta in cut.meta["tensor_meta"]]
-    begin = sum(sizes[:node.args[1]])
-    return [_slice(axis, begin, begin + sizes[node.args[1]])]
-
-
-def _indexed(node, source):
-    index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-    require(index[0] == slice(None), "an index of the batch")
-    out, axis = [], 0
-    for part in index[1:]:
-        if part is None:
-            continue
-        axis += 1
-        size = node_shape(source)[axis]
-        if isinstance(part, int):
-            out.append(_slice(axis, part % size, part % size + 1))
-        else:
-            require(isinstance(part, slice) and all(isinstance(p, (int, type(None))) for p in (part.start, part.stop, part.step)),
-                    "an index that is not a number or slice of numbers")
-            begin, end, step = part.indices(size)
-            require(step == 1 and begin < end, "an index with steps, or an empty one")
-            out.append(_slice(axis, begin, end))
-    return out + ([("reshape", {"shape": node_shape(node)[1:]})] if any(part is None or isinstance(part, int) for part in index)
-                  else [])
-
-
-def _item(node, source):
-    read = node.args[0]
-    if is_unpacked_split(read):
-        return _part_of_cut(node, source)
-    if not is_tensor(read):  # (outputs, weights) of attention
-        require(not isinstance(read.target, str) or read.op != "placeholder", "a part of an input that is not a tensor")
-        require(node.args[1] == 0, "attention weights as an output")
-        return [("identity", {})]
-    return _indexed(node, source)
-
-
-_RESHAPES = {"view": _reshaped, "reshape": _reshaped, "unsqueeze": _reshaped, "squeeze": _reshaped, "permute": _permuted, "transpose": _permuted,
-             "mean": _mean, "getitem": _item}
-
-
-# Functions of one tensor and constants. Each returns (type, options) for the arguments after the tensor.
-
-_FUNCTIONS = {
-    **{name: plain_function(row) for row in ROWS.values() if row["inputs"] == 1 for name in row["torch"]},
-    **dict.fromkeys(("contiguous", "clone"), lambda *_, **__: ("identity", {})),
-    "softmax": lambda dim, *_, **__: ("softmax", {"axis": dim}),
-    "dropout": lambda p=0.5, training=True, inplace=False: ("dropout", {"p": p}) if training else ("identity", {}),
-    "stochastic_depth": lambda p, mode="row", training=True: (require(mode == "row", "stochastic_depth with another mode than row"),
-                                                             ("drop_path", {"p": p}))[1],
-    "max_pool1d": max_pool, "max_pool2d": max_pool, "avg_pool1d": avg_pool, "avg_pool2d": avg_pool,
-    "adaptive_avg_pool1d": adaptive_avg_pool, "adaptive_avg_pool2d": adaptive_avg_pool, "flatten": flatten,
-}
-_PAIRS = {name: row["name"] for row in ROWS.values() if row["inputs"] == 2 for name in row["torch"]}
-
-
-def _with_number(name, first, second):
-    """Returns the layers of a binary function of a tensor and a number."""
-    number, is_second = (second, True) if type(second) in (int, float) else (first, False)
-    require(math.isfinite(number) and not (name == "truediv" and number == 0), f"{name} with {number}")
-    if name in ("mul", "imul", "truediv") and (is_second or name != "truediv"):
-        return [("scale", {"factor": 1 / number if name == "truediv" else float(number)})]
-    require(name in ("add", "iadd", "add_", "sub"), f"{name} with a number")
-    if name == "sub":
-        return [("shift", {"by": -float(number)})] if is_second else [("neg", {}), ("shift", {"by": float(number)})]
-    return [("shift", {"by": float(number)})]
+def operator_name(node):
+    """Returns the name of the operator of a function or method. Aliases and in-place forms have the same name."""
+    name = function_name(node)
+    name = name[:-1] if name.endswith("_") and name not in ("and_", "or_") else name
+    return _ALIASES.get(name, name)
 
 
 class OperatorLowering:
@@ -147,204 +49,332 @@ class OperatorLowering:
 
     def __init__(self, model):
         self.model, self.modules = model, dict(model.named_modules())
+        self._constants = {}
+
+    # References.
 
     def ref(self, node, **change):
-        """Returns the TensorRef of a node that reads a parameter or a buffer."""
-        path, _, name = node.target.rpartition(".")
-        return TensorRef(self.modules[path], name, **change)
+        """Returns the TensorRef of a constant node."""
+        if node.op == "get_attr":
+            path, _, name = node.target.rpartition(".")
+            return TensorRef(self.modules[path], name, **change)
+        source, swapped = _transposed(node)
+        if swapped:
+            return self.ref(source, **change | {"transposed": not change.get("transposed", False)})
+        if node not in self._constants:
+            self._constants[node] = self._computed(node)
+        module, name, expression = self._constants[node]
+        return TensorRef(module, name, expression=expression, **change)
+
+    def _computed(self, node):
+        """Returns (module, name, Expression or None) of a constant that is computed from parameters, buffers and sizes."""
+        bases, found = base_parameters(node), {}
+
+        def visit(used):
+            if used not in found and is_constant(used):
+                for other in used.all_input_nodes if used.op != "get_attr" else ():
+                    visit(other)
+                found[used] = None
+        visit(node)
+        steps = [make_step(used) for used in found if used.op != "get_attr"]
+        sizes = {size.name: size.meta["fixed"] for used in found for size in used.all_input_nodes if "fixed" in size.meta}
+        refs = {base: self.ref(base) for base in bases}
+        expression = Expression(tuple(steps), "", {base.name: ref for base, ref in refs.items()}, sizes)
+        if not bases:
+            return Constant(expression.value(None)), "value", None
+        main = next((base for base in bases if refs[base].is_trained()), bases[0])
+        others = {base.name: ref for base, ref in refs.items() if base is not main}
+        return refs[main].module, refs[main].name, Expression(tuple(steps), main.name, others, sizes)
+
+    def value(self, node):
+        """Returns the tensor of a constant node."""
+        return self.ref(node).get().detach()
+
+    # Nodes.
 
     def lower(self, node):
         """Returns the Lowering of a node. Raises Unsupported."""
         if node.op == "call_module":
             return self._module(node)
         require(is_tensor(node), "its value is not a tensor")
-        name, inputs = function_name(node), tensor_inputs(node)
-        if name in _PAIRS:
-            return self._pair(node, name)
-        if name == "layer_norm":
-            return self._norm(node)
-        if name == "scaled_dot_product_attention":
-            return _dot_product(self, node)
-        if name in ("linear", "conv1d", "conv2d", "conv3d"):
-            return self._product(node, name)
-        if name in ("cat", "concat"):
-            dim = argument(node, 1, "dim", 0) % len(node_shape(node))
-            require(dim > 0 and all(value.op != "get_attr" for value in node.args[0]), "a concat along the batch, or with a parameter")
-            return Lowering([("concat", {"axis": dim}) if len(node.args[0]) > 1 else ("identity", {})], list(node.args[0]))
-        if name == "expand" and node.args[0].op == "get_attr":
-            return self._repeated(node)
-        require(len(inputs) == 1, f"{name} with other than one input")
-        if name in ("invert", "bitwise_not", "logical_not"):
-            require(inputs[0].meta["tensor_meta"].dtype == torch.bool, f"{name} of values that are not bool")
-            return Lowering([("neg", {}), ("shift", {"by": 1})], inputs)
-        if name in _RESHAPES:
-            return Lowering(_RESHAPES[name](node, inputs[0]), inputs)
-        require(name in _FUNCTIONS and node.args[:1] == (inputs[0],), f"{name} has no layer here")
+        call = Call(self, node)
+        handler = OPERATORS.get(call.name)
+        require(handler is not None, f"{call.function} has no layer here")
+        args, kwargs = fixed(node.args), dict(fixed(node.kwargs))
         try:
-            layer = _FUNCTIONS[name](*node.args[1:], **node.kwargs)
+            inspect.signature(handler).bind(call, *args, **kwargs)
         except TypeError:
-            raise Unsupported(f"{name} with these arguments") from None
-        require(not layer[0].startswith("drop") or node.meta["in_evaluation"] != (node.args, node.kwargs),
-                f"{name} that is active in evaluation too")
-        return Lowering([layer], inputs)
+            raise Unsupported(f"{call.function} with these arguments") from None
+        if call.name not in RANDOM and call.name not in ("batch_norm", "scaled_dot_product_attention"):
+            require("in_evaluation" not in node.meta, f"{call.function} with an argument that depends on the mode")
+        return handler(call, *args, **kwargs)
+
+    def keeps_sizes(self, node):
+        """Returns whether the layer of a node would have sizes of the example, which other inputs may not have."""
+        if node.op == "call_module":
+            module = self.modules[node.target]
+            return isinstance(module, _SIZED_MODULES) or getattr(module, "scale_factor", None) is not None
+        name = operator_name(node)
+        reads = name not in _RESHAPES and any(used.meta.get("sized") for used in node.all_input_nodes)
+        return reads or name in _SIZED or (name == "interpolate" and argument(node, 1, "size") is None)
 
     def _module(self, node):
         module = self.modules[node.target]
         require(not has_hooks(module), f"{type(module).__name__} has hooks, which torch runs")
-        layer = module_layer(module)
         if isinstance(module, nn.MultiheadAttention):
-            return _multihead(self, node)
+            return weights.multihead(self, node)
         require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
-        return Lowering([layer], tensor_inputs(node), tensor_refs(module))
+        (x,) = tensor_inputs(node) or [None]
+        if isinstance(module, nn.RNNBase):
+            return self._recurrent(node, module, x)
+        require(x is not None and is_tensor(node) and is_tensor(x), f"{type(module).__name__} of a constant, or with several outputs")
+        layers, owner = module_layers(module, node_shape(x), node_shape(node))
+        return Lowering(layers, [x], module_refs(module), owner=owner, mode=mode_module(module, layers))
 
-    def _pair(self, node, name):
-        if sum(type(value) in (int, float) for value in node.args) == 1 and len(node.args) == 2 and not node.kwargs:
-            require(node.meta["tensor_meta"].dtype.is_floating_point, f"{name} of integers with a number")
-            require(tuple(node.meta["in_evaluation"][0]) == tuple(node.args), f"{name} with a number that depends on the mode")
-            return Lowering(_with_number(name, *node.args), tensor_inputs(node))
-        constants = [value for value in node.all_input_nodes if value.op == "get_attr" or transposed_parameter(value) is not None]
-        operands = [value for value in node.args[:2] if isinstance(value, torch.fx.Node)]
-        require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} with other than two inputs")
-        values = [value for value in operands if value not in constants]
-        shapes = [node_shape(value) for value in values]
-        require(values and all(len(shape) == len(node_shape(node)) and shape[0] == shapes[0][0] for shape in shapes),
-                f"{name} of inputs without the batch as axis 0")
-        if not constants:
-            return Lowering([(_PAIRS[name], {})], operands)
-        if name == "matmul" and node.args[0] not in constants and len(node_shape(constants[0])) == 2:
-            own, out = node_shape(constants[0])
-            weight = self.ref(transposed_parameter(constants[0]) or constants[0], transposed=transposed_parameter(constants[0]) is None)
-            return Lowering([("linear", {"out_features": out, "in_features": own, "bias": False})], values, {"weight": weight})
-        require(name in ("add", "iadd", "mul", "imul") and is_parameter(constants[0]), f"{name} with a parameter")
-        rank, own = len(shapes[0]), node_shape(constants[0])
-        require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has a batch axis")
+
+    def _recurrent(self, node, module, x):
+        """Lowers a recurrent layer [N, L, C]. Its readers read the outputs, not the states."""
+        layer = module_layer(module)
+        require(x is not None and is_tensor(x) and len(node_shape(x)) == 3, f"{type(module).__name__} of an input without an axis of samples")
+        require(all(function_name(user) == "getitem" and user.args[1] == 0 for user in node.users),
+                f"{type(module).__name__} whose states are read other than the last hidden one")
+        return Lowering([layer], [x], module_refs(module))
+
+
+class Call:
+    """One call of a function or method of torch. `name` is its operator."""
+
+    def __init__(self, reader, node):
+        self.reader, self.node, self.function, self.name = reader, node, function_name(node), operator_name(node)
+        self.shape = node_shape(node)
+
+    def data(self, x):
+        """Checks that `x` is a tensor that depends on an input, and returns it."""
+        require(isinstance(x, torch.fx.Node) and is_tensor(x) and not is_constant(x), f"{self.function} of a value that is not a tensor of data")
+        require(len(node_shape(x)) > 0, f"{self.function} of one number")
+        return x
+
+    def layers(self, x, layers, refs=None, owner=-1):
+        """Returns the Lowering for layers that read `x`. The result has the samples of `x`."""
+        self.data(x)
+        require(self.shape[:1] == node_shape(x)[:1], f"{self.function} that moves or reduces the axis of samples")
+        return Lowering(layers, [x], refs or {}, owner=owner)
+
+    def others(self, x):
+        """Checks that no other argument than `x` is a node."""
+        require(all(used is x or "fixed" in used.meta for used in self.node.all_input_nodes), f"{self.function} with tensors as arguments")
+
+    def constant(self, value, rank, reads, name="constant"):
+        """Returns the HelperNode of a constant node or a number, for operands of `rank` axes. Axis 0 of the constant has size 1."""
+        if not isinstance(value, torch.fx.Node):
+            ref, own = TensorRef(Constant(torch.tensor(float(value))), "value"), []
+        else:
+            ref, own = self.reader.ref(value), node_shape(value)
+        require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{self.function} with a constant that has an axis of samples")
         own = own[1:] if len(own) == rank else [1] * (rank - 1 - len(own)) + own
-        return Lowering([(_PAIRS[name], {})], values, {}, [constant(self.ref(constants[0], shape=(1, *own)), values[0])],
-                     [*values, "constant"])
+        return constant(TensorRef(ref.module, ref.name, shape=(1, *own), transposed=ref.transposed, expression=ref.expression), reads, name)
 
-    def _repeated(self, node):
-        """Lowers expand of a parameter [1, ..] to the length of the batch."""
-        own, batch = node_shape(node.args[0]), [value for value in node.all_input_nodes if value.op != "get_attr"]
-        require(own[0] == 1 and own[1:] == node_shape(node)[1:] and len(batch) == 1, "an expand that does not repeat one parameter for each sample")
-        source = batch[0]
-        while not is_tensor(source):
-            source = source.all_input_nodes[0]
-        return Lowering([("parameter", {"shape": own[1:], "repeat": True})], [source], {"value": self.ref(node.args[0])})
-
-    def _norm(self, node):
-        inputs, shape = tensor_inputs(node), argument(node, 1, "normalized_shape")
-        weights = {"weight": argument(node, 2, "weight"), "bias": argument(node, 3, "bias")}
-        require(all(is_parameter(w) for w in weights.values()), "a layer norm without weights of its own")
-        return Lowering([("layer_norm", {"shape": list(shape), "eps": argument(node, 4, "eps", 1e-5)})], inputs,
-                     {key: self.ref(value) for key, value in weights.items()})
-
-    def _product(self, node, name):
-        """Lowers F.linear and F.conv with weights of the model."""
-        weight, bias = argument(node, 1, "weight"), argument(node, 2, "bias")
-        given = {"weight": weight} | ({} if bias is None else {"bias": bias})
-        require(all(is_parameter(w) or transposed_parameter(w) is not None for w in given.values()), f"{name} without weights of its own")
-        out, own, *kernel = node_shape(weight)
-        if name == "linear":
-            options = {"out_features": out, "in_features": own}
-        else:
-            groups = argument(node, 6, "groups", 1)
-            options = {"out_channels": out, "in_channels": own * groups, "kernel": kernel, "groups": groups}
-            for position, key, default in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
-                options[key] = pair(argument(node, position, key, default))
-        return Lowering([(name, options | {"bias": bias is not None})], tensor_inputs(node),
-                     {key: self.ref(value) if transposed_parameter(value) is None else self.ref(transposed_parameter(value), transposed=True)
-                      for key, value in given.items()})
-
-    def tensor(self, node):
-        """Returns the parameter or buffer that a node reads."""
-        path, _, name = node.target.rpartition(".")
-        return getattr(self.modules[path], name)
+    def operands(self, values, layer, rank=None):
+        """Returns the Lowering of a layer with several operands: tensors, constants and numbers."""
+        data = [value for value in values if isinstance(value, torch.fx.Node) and not is_constant(value)]
+        require(data and all(is_tensor(value) for value in data), f"{self.function} of values that are not tensors")
+        shapes_, rank = [node_shape(value) for value in data], rank or len(self.shape)
+        require(self.shape[:1] == shapes_[0][:1] and all(len(shape) == rank and shape[0] == shapes_[0][0] for shape in shapes_),
+                f"{self.function} of inputs without the samples as axis 0")
+        helpers, operands = [], []
+        for i, value in enumerate(values):
+            if any(value is used for used in data):
+                operands.append(value)
+                continue
+            helpers.append(self.constant(value, rank, data[0], "constant" if len(values) == 2 else f"constant_{i}"))
+            operands.append(helpers[-1].name)
+        return Lowering([layer], list(dict.fromkeys(data)), {}, helpers, operands)
 
 
-# Attention, with masks that are buffers of the model or inputs.
-
-def _multihead(reader, node):
-    """Lowers nn.MultiheadAttention with one input or two."""
-    module = reader.modules[node.target]
-    query, key, value, padding, _, mask = (_input_argument(node, i, name) for i, name in enumerate(
-        ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")))
-    require(module.batch_first, "attention that is not batch_first")
-    require(module.dropout == 0, "attention with dropout")
-    require(key is value, "attention whose keys and values are two inputs")
-    require(all(user.args[1:] == (0,) for user in node.users), "attention whose weights are read")
-    masks = _Masks(reader, query)
-    if padding is not None:
-        masks.add(padding, "hidden", "padding", lambda shape: [1, 1, shape[-1]] if len(shape) == 2 else None)
-    if mask is not None:
-        masks.add(mask, "hidden", "mask", lambda shape: [1, *shape] if len(shape) == 2 and is_parameter(mask) else None)
-    reads = [query] if key is query and not masks.helpers else [query, key]
-    return Lowering([module_layer(module)], list(dict.fromkeys([*reads, *masks.reads])), tensor_refs(module), masks.helpers,
-                 [*reads, *masks.joined()])
+def _transposed(node):
+    """Returns (node, True) of a matrix if a constant node is its transpose, else (None, False)."""
+    if node.op not in ("call_method", "call_function") or not node.args or not is_constant(node.args[0]) or not is_tensor(node.args[0]):
+        return None, False
+    name, axes = function_name(node), fixed(node.args[1:])
+    is_swap = (name == "t" and not axes) or (name == "getattr" and axes in (("T",), ("mT",))) or (
+        name in ("transpose", "permute") and len(axes) == 2 and all(isinstance(axis, int) for axis in axes) and sorted(a % 2 for a in axes) == [0, 1]
+        and (name == "transpose" or axes[0] % 2 == 1))
+    is_swap = is_swap and len(node_shape(node.args[0])) == 2
+    return (node.args[0], True) if is_swap else (None, False)
 
 
-def _dot_product(reader, node):
-    """Lowers scaled_dot_product_attention of queries, keys and values [N, H, L, D]."""
-    q, k, v, mask = (_input_argument(node, i, name) for i, name in enumerate(("query", "key", "value", "attn_mask")))
-    shapes = [node_shape(value) for value in (q, k, v)]
-    causal, scale = argument(node, 5, "is_causal", False), node.kwargs.get("scale")
-    require(all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes), "attention on inputs that do not have four axes")
-    require(argument(node, 4, "dropout_p", 0.0) == 0, "attention with dropout")
-    require(not causal or shapes[0][2] == shapes[1][2], "causal attention with different numbers of keys and queries")
-    options = ({"causal": True} if causal else {}) | ({} if scale is None else {"scale": scale})
-    masks = _Masks(reader, q)
-    if mask is not None:
-        masks.add(mask, "seen", "mask", lambda shape: ([1] * (3 - len(shape)) + shape)[-3:] if is_parameter(mask) and (
-            len(shape) < 4 or shape[0] == 1) else shape[1:] if len(shape) == 4 and shape[0] == shapes[0][0] else None)
-    return Lowering([("scaled_dot_product_attention", options)], list(dict.fromkeys([q, k, v, *masks.reads])), {}, masks.helpers,
-                 [q, k, v, *masks.joined()])
+# Functions of one tensor.
+
+def _elementwise(function):
+    def lower(call, input, *args, **kwargs):
+        call.others(input)
+        require(is_float(call.node) and is_float(call.data(input)), f"{call.function} of integers")
+        return call.layers(input, _called(call, function, args, kwargs))
+    return lower
 
 
-def _input_argument(node, position, name):
-    """Returns an argument, and None for an input that is None in the example."""
-    value = argument(node, position, name)
-    return None if is_none_input(value) else value
+def _along_axis(function):
+    def lower(call, input, *args, **kwargs):
+        layers = _called(call, function, args, kwargs)
+        axis = layers[-1][1]["axis"]
+        require(type(axis) is int and axis % len(node_shape(call.data(input))) != 0, f"{call.function} along the axis of samples")
+        return call.layers(input, layers)
+    return lower
 
 
-class _Masks:
-    """Nodes for the numbers that the masks of a call add to its scores: 0 and -infinity for bool masks."""
-
-    def __init__(self, reader, query):
-        self.helpers, self.reads, self._reader, self._query, self._names = [], [], reader, query, []
-
-    def add(self, mask, true, name, convert_shape):
-        """Adds a mask. True in a bool mask means "seen" or "hidden". `convert_shape` converts the shape of the mask to [heads, L, S], without the
-        samples if the mask is computed, or returns None."""
-        require(isinstance(mask, torch.fx.Node) and is_tensor(mask), "attention with a mask that is not a tensor")
-        shape, dtype = convert_shape(node_shape(mask)), mask.meta["tensor_meta"].dtype
-        require(shape is not None, "attention with a mask that is neither a buffer of the model nor one for each sample")
-        require(dtype in (torch.bool, torch.float32), f"attention with a mask of {dtype}")
-        if is_parameter(mask):
-            require(not self._reader.tensor(mask).requires_grad, "attention with a mask that takes a gradient")
-            self.helpers.append(constant(self._reader.ref(mask, shape=(1, *shape), mask=true), self._query, name))
-        else:
-            require(dtype == torch.bool or _is_data(mask), "attention with a mask that is computed from parameters")
-            self.reads.append(mask)
-            self.helpers.append(HelperNode(name, "reshape", {"shape": shape}, [mask]))
-            name = self._from_bool(name, true) if dtype == torch.bool else name
-        self._names.append(name)
-
-    def _from_bool(self, name, true):
-        """Adds the nodes of log(1) and log(0). A comparison stops the gradient."""
-        steps = [("minus", "neg", {}, [name]), ("otherwise", "shift", {"by": 1}, [f"{name}_minus"]),
-                 ("sees", "greater" if true == "seen" else "less", {}, [name, f"{name}_otherwise"]),
-                 ("added", "log", {}, [f"{name}_sees"])]
-        self.helpers += [HelperNode(f"{name}_{step}", *rest) for step, *rest in steps]
-        return f"{name}_added"
-
-    def joined(self):
-        """Returns a list with the name of the sum of all masks, or an empty list."""
-        if len(self._names) > 1:
-            self.helpers.append(HelperNode("masks", "add", {}, list(self._names)))
-            return ["masks"]
-        return self._names
+def _random(function):
+    def lower(call, input, *args, **kwargs):
+        require("in_evaluation" in call.node.meta or kwargs.get("training") is False,
+                f"{call.function} that is active in evaluation too")
+        out = call.layers(input, _called(call, function, args, kwargs))
+        out.mode = call.reader.modules.get(caller_path(call.node)) if out.layers[0][0] != "identity" else None
+        return out
+    return lower
 
 
-def _is_data(node):
-    """Returns whether a node is computed from inputs alone."""
-    return node.op == "placeholder" or (node.op in ("call_function", "call_method") and bool(node.all_input_nodes)
-                                        and all(_is_data(used) for used in node.all_input_nodes))
+def _called(call, function, args, kwargs):
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        raise Unsupported(f"{call.function} with these arguments") from None
+    return function(*args, **kwargs)
+
+
+def _pool(axes, function):
+    def lower(call, input, *args, **kwargs):
+        require(len(node_shape(call.data(input))) == axes + 2, f"{call.function} of an input without an axis of samples")
+        return call.layers(input, _called(call, function, args, kwargs))
+    return lower
+
+
+def _adaptive(kind, axes):
+    def lower(call, input, output_size, return_indices=False):
+        require(len(node_shape(call.data(input))) == axes + 2, f"{call.function} of an input without an axis of samples")
+        return call.layers(input, adaptive_pool(kind, axes, node_shape(input), output_size, return_indices))
+    return lower
+
+
+def _interpolate(call, input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+    return call.layers(input, resize(node_shape(call.data(input)), call.shape[2:], scale_factor, mode, align_corners, recompute_scale_factor, antialias))
+
+
+def _pad(call, input, pad_, mode="constant", value=None):
+    return call.layers(input, pad(node_shape(call.data(input)), pad_, mode, value))
+
+
+def _cast(call, input, *args, **kwargs):
+    """Conversions between floating-point types, which the library computes in float32. Bool values are 0 and 1 there."""
+    source, target = call.data(input).meta["tensor_meta"].dtype, call.node.meta["tensor_meta"].dtype
+    require(target.is_floating_point and (source.is_floating_point or source == torch.bool), f"{call.function} from {source} to {target}")
+    of_model = {node.meta["tensor_meta"].dtype for node in call.node.graph.nodes if node.op in ("placeholder", "get_attr") and is_tensor(node)}
+    require(target in (torch.float32, source) or target in of_model - {torch.float64}, f"{call.function} to {target} in a model of other types")
+    return call.layers(input, [("identity", {})])
+
+
+def _shuffle(layer):
+    def lower(call, input, factor):
+        require(len(call.shape) == 4, f"{call.function} of other inputs than images")
+        return call.layers(input, [(layer, {"factor": factor})])
+    return lower
+
+
+def _invert(call, input):
+    require(call.data(input).meta["tensor_meta"].dtype == torch.bool, f"{call.function} of values that are not bool")
+    return call.layers(input, [("neg", {}), ("shift", {"by": 1})])
+
+
+# Functions of several tensors.
+
+def _binary(call, input, other, *, alpha=1, rounding_mode=None, out=None):
+    require(alpha == 1 and rounding_mode is None and out is None, f"{call.function} with these arguments")
+    numbers = [type(value) in (int, float) for value in (input, other)]
+    if any(numbers) and call.name not in _COMPARISONS and call.name not in ("maximum", "minimum"):
+        require(is_float(call.node), f"{call.function} of integers with a number")
+        return call.layers(other if numbers[0] else input, _with_number(call, input, other))
+    require(call.name in _COMPARISONS or is_float(call.node), f"{call.function} of integers")
+    return call.operands([input, other], (_BINARY[call.name], {}))
+
+
+def _with_number(call, first, second):
+    """Returns the layers of a binary function of a tensor and a number."""
+    number, is_second = (second, True) if type(second) in (int, float) else (first, False)
+    name = call.name
+    require(math.isfinite(number) and not (name == "div" and is_second and number == 0), f"{call.function} with {number}")
+    if name == "mul" or (name == "div" and is_second):
+        return [("scale", {"factor": 1 / number if name == "div" else float(number)})]
+    if name == "div":
+        return [("reciprocal", {}), ("scale", {"factor": float(number)})]
+    if name == "sub":
+        return [("shift", {"by": -float(number)})] if is_second else [("neg", {}), ("shift", {"by": float(number)})]
+    if name == "pow" and is_second:
+        return [("power", {"exponent": float(number)})]
+    require(name == "add", f"{call.function} with a number")
+    return [("shift", {"by": float(number)})]
+
+
+def _rsub(call, input, other, *, alpha=1):
+    require(alpha == 1 and type(other) in (int, float), "rsub with these arguments")
+    return call.layers(input, [("neg", {}), ("shift", {"by": float(other)})])
+
+
+def _extremum(call, input, other=None, keepdim=False, *, dim=None):
+    require(isinstance(other, torch.fx.Node) or type(other) is float, f"{call.function} with these arguments")
+    return call.operands([input, other], (call.name + "imum", {}))
+
+
+def _and(call, input, other):
+    require(all(value.meta["tensor_meta"].dtype == torch.bool for value in (input, other)), f"{call.function} of values that are not bool")
+    return call.operands([input, other], ("multiply" if call.name == "and" else "maximum", {}))
+
+
+def _where(call, condition, input, other):
+    return call.operands([condition, input, other], ("where", {}))
+
+
+def _masked_fill(call, input, mask, value):
+    return call.operands([mask, value, input], ("where", {}))
+
+
+def _matmul(call, input, other, *, out=None):
+    if is_constant(other) and len(node_shape(other)) == 2 and not is_constant(input):
+        own, size = node_shape(other)
+        weight = call.reader.ref(other, transposed=True)
+        return call.layers(input, [("linear", {"out_features": size, "in_features": own, "bias": False})], {"weight": weight})
+    require(len(call.shape) > 2, f"{call.function} of matrices without the samples as axis 0")
+    out = call.operands([input, other], ("matmul", {}))
+    for i, value in enumerate(out.operands):  # the library does not repeat matrices
+        leading = node_shape(value)[1:-2] if isinstance(value, torch.fx.Node) else call.shape[1:-2]
+        if leading != call.shape[1:-2]:
+            out.helpers.append(HelperNode(f"repeat_{i}", "expand", {"shape": call.shape[1:-2] + node_shape(value)[-2:]}, [value]))
+            out.operands[i] = out.helpers[-1].name
+    return out
+
+
+def _cat(call, tensors, dim=0):
+    dim = dim % len(call.shape)
+    require(dim > 0 and isinstance(tensors, (tuple, list)), "a concat along the axis of samples, or of items that are not listed")
+    if len(tensors) == 1:
+        return call.layers(tensors[0], [("identity", {})])
+    data = [value for value in tensors if not is_constant(value)]
+    require(data and all(call.data(value) and node_shape(value)[0] == call.shape[0] for value in data), "a concat of values without the samples as axis 0")
+    require(len(data) == len(tensors), "a concat with a parameter")
+    return Lowering([("concat", {"axis": dim})], list(dict.fromkeys(tensors)), operands=list(tensors))
+
+
+def _local_response_norm(call, input, size, alpha=1e-4, beta=0.75, k=1.0):
+    return call.layers(input, local_response_norm(size, alpha, beta, k))
+
+
+#: Functions that lower a call, by the name of the operator: f(call, arguments of the function of torch).
+OPERATORS = {
+    **{name: _elementwise(function) for name, function in ELEMENTWISE.items()},
+    **{name: _along_axis(function) for name, function in ALONG_AXIS.items()},
+    **{name: _random(function) for name, function in RANDOM.items()},
+    **{name: _pool(*entry) for name, entry in POOLS.items()},
+    **{f"adaptive_{kind}_pool{axes}d": _adaptive(kind, axes) for axes in (1, 2, 3) for kind in ("avg", "max")},
+    **dict.fromkeys(_BINARY, _binary), **shapes.OPERATORS, **weights.OPERATORS,
+    **dict.fromkeys(("to", "float", "type", "type_as", "double", "half", "bfloat16"), _cast),
+    "interpolate": _interpolate, "pad": _pad, "pixel_shuffle": _shuffle("pixel_shuffle"), "pixel_unshuffle": _shuffle("pixel_unshuffle"),
+    "invert": _invert, "rsub": _rsub, "max": _extremum, "min": _extremum, "and": _and, "or": _and, "where": _where, "masked_fill": _masked_fill,
+    "matmul": _matmul, "cat": _cat, "local_response_norm": _local_response_norm,
+}

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .capture import node_shape
 from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register_part
+from .nodes import node_shape
 from .passes import model_nodes
+from .refs import Constant, TensorRef
 from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
 from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 
@@ -21,24 +22,31 @@ class LoweredModule(GraphPart, nn.Module):
     Its parameters, running statistics and quantizer states belong to the modules of torch, which are not its children.
     """
 
-    def __init__(self, nodes, refs, sample_shape, classes, config, mode_modules=None, old_names=None):
-        """`nodes` and `refs` come from `model_nodes`. `mode_modules` is {layer name: module whose training mode the layer has}.
+    def __init__(self, nodes, refs, sample_shape, classes, config, modes=None, old_names=None):
+        """`nodes` and `refs` come from `model_nodes`. `modes` is {layer name: TensorRef of the training mode that the layer has}.
         `old_names` is {layer name in state dicts of version 0.1: layer name}."""
         super().__init__()
         self.nodes, self.refs, self._sample_shape, self._classes = nodes, refs, sample_shape, classes
-        self._mode_modules, self._old_names = mode_modules or {}, old_names or {}
+        self._modes, self._old_names = modes or {}, old_names or {}
+        for i, holder in enumerate(dict.fromkeys(ref.module for ref in refs.values() if isinstance(ref.module, Constant))):
+            self.add_module(f"constant_{i}", holder)  # moves with the model to other devices
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # number of calls and tensors with padding in the last calibration
         self._is_random = any("drop" in node["type"] for node in nodes)
         self.output_type = torch.float32  # in the example
+        self._built = None  # the network without quantizers
         self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
         self._sizes, self.number = {}, register_part(self)  # {sample shape: shape of its output}
 
+    def build(self):
+        """Builds the network without quantizers. Raises ArgumentError if the library rejects a layer."""
+        self._built = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+
     def _build_network(self):
         """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
-        self._network = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+        self._network, self._built = self._built or _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes), None
         with warnings.catch_warnings(record=True) as caught:  # quantize warns once for the whole model
             warnings.simplefilter("always")
             self.unmatched, self.quantizer_names = self._network.quantize_part(self._config, *self._edges)
@@ -49,6 +57,7 @@ class LoweredModule(GraphPart, nn.Module):
         self.shared, self._seen, self._pushed = SharedParameters(self._network, self.refs), {}, None
         if not self.states:
             self.states = self._new_states()
+            self._freeze_ranges()
             self._mark_pushed()
         self._name_parameters()
         if self.parameter_types() - {torch.float32}:
@@ -71,7 +80,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def redirect(self, redirect):
         """Reads parameters and buffers from other modules. `redirect(refs)` returns the new references."""
-        self.refs = redirect(self.refs)
+        self.refs, self._modes = redirect(self.refs), redirect(self._modes)
         self.shared = SharedParameters(self._network, self.refs)
 
     def forget_pushed(self):
@@ -97,6 +106,15 @@ class LoweredModule(GraphPart, nn.Module):
         count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
         is_list = fields.get("learn_amax", False) or count > 1
         return torch.full((count,) if is_list else (), float("nan"), dtype=torch.float32, device=self._device())
+
+    def _freeze_ranges(self):
+        """Freezes the learned ranges of layers whose parameters are frozen. Checkpoints of peft have trained parameters only."""
+        parameters = {name: ref.base() for name, ref in self.refs.items() if isinstance(ref.base(), nn.Parameter)}
+        for name, state in self.states.items():
+            layer = name.rpartition(".")[0]
+            own = [value for key, value in parameters.items() if key.rpartition(".")[0] == layer] or list(parameters.values())
+            if state.is_learned and own and not any(value.requires_grad for value in own):
+                state.amax.requires_grad_(False)
 
     def _network_state(self):
         """Returns {name of a quantizer: (settings, {name: array})} of the library."""
@@ -172,7 +190,7 @@ class LoweredModule(GraphPart, nn.Module):
         enabled = lambda: any(row["enabled"] for row in network.quantizers())  # noqa: E731
         if not calls and enabled():
             layers = dict.fromkeys(name.rpartition(".")[0] for name in self.states)
-            raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Give samples that reach these "
+            raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Use samples that reach these "
                                     "layers")
         if calls and enabled():  # quantizers of attention are off without a rule
             self._choose_ranges(calls, masks or [None] * len(calls), method)
@@ -202,7 +220,7 @@ class LoweredModule(GraphPart, nn.Module):
         return [state.amax for state in self.states.values() if state.is_learned]
 
     def _device(self):
-        return next((ref.raw().device for ref in self.refs.values()), torch.device("cpu"))
+        return next((ref.base().device for ref in self.refs.values()), torch.device("cpu"))
 
     def _parameter(self, name):
         return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].whole_range()
@@ -264,7 +282,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def parameter_types(self):
         """Returns the set of types of the parameters, without ranges."""
-        return {self.refs[name].raw().dtype for name in self.parameter_names if name in self.refs}
+        return {self.refs[name].base().dtype for name in self.parameter_names if name in self.refs}
 
     def average_gradients(self, gradients):
         """Averages the gradients ({name: tensor}) of ranges that fully_shard leaves out over the processes, in place."""
@@ -315,7 +333,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def _layers_in_other_mode(self):
         """Returns the layers in another mode than this module: frozen batch norms, dropout in evaluation."""
-        return [name for name, module in self._mode_modules.items() if module.training != self.training]
+        return [name for name, mode in self._modes.items() if mode.base() != self.training]
 
     def _recorded(self, inputs, wants_gradient):
         seed = int(torch.randint(2**62, (1,))) if self._is_random and self._trains else 0
@@ -353,6 +371,8 @@ class LoweredModule(GraphPart, nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         if torch.onnx.is_in_onnx_export():
             raise _fq.ArgumentError(NO_GRAPH)
+        if self._network is not None and not self.shared.is_managed():
+            self._limit_ranges()  # as the next forward, because a resumed run does not know the ranges before the last step
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
         """Reads the quantizers of state dicts of version 0.1, one dict. Newer state dicts have tensors at each layer."""
@@ -370,7 +390,7 @@ class LoweredModule(GraphPart, nn.Module):
                 errors.append(f"'{name}': {why}")
 
     def __getstate__(self):
-        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
+        return {**self.__dict__, "_network": None, "_built": None, "shared": None, "_seen": {}, "_pushed": None}
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -402,7 +422,7 @@ class MultiInputModule(LoweredModule):
         for (name, shape), x in zip(self._shapes.items(), inputs):
             if not isinstance(x, torch.Tensor) or list(x.shape) != [inputs[0].shape[0], *shape]:
                 got = list(x.shape) if isinstance(x, torch.Tensor) else x
-                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
+                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: use {['N', *shape]} as in example_input, with "
                                         "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
         return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
 
@@ -422,10 +442,10 @@ class MultiInputModule(LoweredModule):
 def lower(subgraph, partition, config):
     """Returns the LoweredModule of a subgraph."""
     nodes, refs, old_names = model_nodes(subgraph, partition)
-    mode_modules = {partition.names[node]: partition.module(node) for node in subgraph.nodes if node.op == "call_module"
-                    and partition.lowered[node].layers[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
+    modes = {partition.names[node]: TensorRef(partition.lowered[node].mode, "training") for node in subgraph.nodes
+             if partition.lowered[node].mode is not None}
     output = node_shape(subgraph.nodes[-1])
-    arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
+    arguments = output[1] if len(output) == 2 else 0, config, modes, old_names
     if len(subgraph.inputs) > 1:
         out = MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
     else:

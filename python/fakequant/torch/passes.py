@@ -7,9 +7,11 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .capture import function_name, is_none_input, is_tensor, is_unpacked_split, node_shape, tensor_inputs, transposed_parameter
-from .layers import Unsupported, has_matrix, has_product, has_weight
+from .interpreter import caller_path
+from .layers import has_matrix, has_product, has_weight
+from .nodes import base_parameters, fixed_inputs, function_name, is_constant, is_fixed_input, is_float, is_tensor, node_shape, tensor_inputs
 from .ops import OperatorLowering
+from .refs import Unsupported, require
 
 _INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
 
@@ -25,17 +27,20 @@ class Partition:
     """The nodes of a graph that the library can compute, and the other nodes.
 
     `lowered` is {node: Lowering}, `unsupported` is {node: reason}, `names` is {node: layer name}. `path` is the path of `model` in the whole
-    model.
+    model. `any_size` leaves operators to torch that would keep sizes of the example. `rejected`
+    is {node: why it has no layer}.
     """
 
-    def __init__(self, model, graph, path=""):
-        lowering = OperatorLowering(model)
+    def __init__(self, model, graph, path="", any_size=False, rejected=None):
+        lowering, rejected = OperatorLowering(model), rejected or {}
         self._graph, self._modules = graph, lowering.modules
         self.lowered, self.unsupported = {}, {}
         for node in graph.nodes:
-            if node.op in ("placeholder", "output", "get_attr") or is_unpacked_split(node) or transposed_parameter(node) is not None:
+            if node.op in ("placeholder", "output") or is_constant(node):
                 continue
             try:
+                require(node not in rejected, rejected.get(node, ""))
+                require(not any_size or not lowering.keeps_sizes(node), "its layer would have sizes of the example")
                 self.lowered[node] = lowering.lower(node)
             except Unsupported as why:
                 self.unsupported[node] = str(why)
@@ -43,7 +48,7 @@ class Partition:
             del self.lowered[node]
             self.unsupported[node] = "it reads a value that is not a tensor"
         for node in reversed(list(self.unsupported)):  # sizes, which layers know from shapes
-            if node.users and "tensor_meta" not in node.meta and all(self._knows_size(user) for user in node.users):
+            if node not in rejected and node.users and "tensor_meta" not in node.meta and all(self._knows_size(user) for user in node.users):
                 del self.unsupported[node]
         self.layer_names = LayerNames(model, path)
         self.names = _name_nodes(model, graph, self.lowered, self.layer_names)
@@ -55,16 +60,34 @@ class Partition:
         """Returns the module that a node calls."""
         return self._modules[node.target]
 
+    def find_node(self, subgraph, message):
+        """Returns the node of a subgraph whose layer an error of the library names, or None."""
+        named = re.match(r"\[model\] node '([^']+)'", message)
+        found = [node for node in subgraph.nodes if named and (named[1] + ".").startswith(self.names[node] + ".")]
+        return max(found, key=lambda node: len(self.names[node]), default=None)
+
+    def readers_of_hidden_values(self, subgraphs):
+        """Returns the nodes of torch that read a value within a subgraph, as the size of a tensor there."""
+        inside = {node for subgraph in subgraphs for node in subgraph.nodes}
+        hidden = inside - {subgraph.nodes[-1] for subgraph in subgraphs}
+        needed = {next(iter(reversed(self._graph.nodes)))} | {used for subgraph in subgraphs for used in subgraph.inputs}
+        found = []
+        for node in reversed(self._graph.nodes):
+            if node in needed and node not in inside:
+                needed |= set(node.all_input_nodes)
+                found += [node] if hidden & set(node.all_input_nodes) else []
+        return found
+
     def parameter_modules(self, node):
         """Returns the paths of the modules whose parameters a node reads."""
         if node.op == "call_module":
             return [node.target]
-        read = [transposed_parameter(used) or used for used in node.all_input_nodes]
-        return [used.target.rpartition(".")[0] for used in read if used.op == "get_attr"]
+        bases = [base for used in node.all_input_nodes if is_constant(used) for base in base_parameters(used)]
+        return [base.target.rpartition(".")[0] for base in dict.fromkeys(bases)]
 
     def whole(self):
         """Returns ([the subgraph that is all of a model of several inputs], "") or ([], why there is none)."""
-        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node.users and not is_none_input(node)]
+        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node.users and not is_fixed_input(node)]
         nodes, (output,) = [node for node in self._graph.nodes if node in self.lowered], next(iter(reversed(self._graph.nodes))).args
         if len(inputs) < 2 or self.unsupported or not any(self._has_weight(node) for node in nodes):
             return [], ""
@@ -73,24 +96,44 @@ class Partition:
                 return [], f"the input {node.target} is not a tensor with the number of samples of {inputs[0].target}"
         if output is not nodes[-1]:
             return [], "it returns something else than one tensor"
+        if not _is_result(output, node_shape(inputs[0])[:1]):
+            return [], "the rows of its output are not the samples, or it is no floating-point tensor"
         return [Subgraph(inputs, nodes)], ""
 
     def subgraphs(self):
         """Returns the largest subgraphs of one input that the library computes. Each has a layer with weights."""
         found, current = [], []
         for block, is_closed in self._blocks():
-            if is_closed and all(node in self.lowered for node in block) and _is_one_tensor(self._inputs_of(current + block)):
-                current.extend(block)
+            if is_closed and all(node in self.lowered for node in block) and _is_one_tensor(self._inputs_of([*sum(current, []), *block])):
+                current.append(block)
                 continue
-            found.append(current)
-            current, taken = [], set()
-            for node in block:
-                if node in self.lowered and node not in taken and _is_one_tensor(self.lowered[node].inputs):
-                    chain = self._chain(node, taken, set(block))
-                    taken.update(chain)
-                    found.append(chain)
-        found.append(current)
+            found += [*self._runs(current), *self._chains(block)]
+            current = []
+        found += self._runs(current)
         return [Subgraph(list(self._inputs_of(nodes)), nodes) for nodes in found if any(self._has_weight(node) for node in nodes)]
+
+    def _runs(self, blocks):
+        """Returns lists of nodes of consecutive blocks. The result of each has the rows (axis 0) of its input."""
+        found, begin = [], 0
+        while begin < len(blocks):
+            rows = self._rows_of_input(blocks[begin])
+            end = next((i for i in reversed(range(begin, len(blocks))) if _is_result(blocks[i][-1], rows)), None)
+            found += self._chains(blocks[begin]) if end is None else [sum(blocks[begin:end + 1], [])]
+            begin = begin + 1 if end is None else end + 1
+        return found
+
+    def _chains(self, block):
+        """Returns the chains of a block."""
+        found, taken = [], set()
+        for node in block:
+            if node in self.lowered and node not in taken and _is_one_tensor(self.lowered[node].inputs):
+                found.append(self._chain(node, taken, set(block)))
+                taken.update(found[-1])
+        return found
+
+    def _rows_of_input(self, nodes):
+        (used,) = self._inputs_of(nodes)
+        return node_shape(used)[:1]
 
     def _blocks(self):
         """Yields (nodes in order, whether later nodes read the last one only). One value alone enters each block."""
@@ -104,7 +147,7 @@ class Partition:
             alive = {value for value in alive if last_reader.get(value, -1) > i} | {node}
             if node.op != "placeholder":
                 block.append(node)
-            if alive == {node}:
+            if alive == {node} and is_tensor(node):
                 yield block, True
                 block = []
         if block:
@@ -118,6 +161,9 @@ class Partition:
             if user not in self.lowered or user not in allowed or user in taken or len(self.lowered[user].inputs) != 1:
                 break
             chain.append(user)
+        rows = self._rows_of_input(chain)
+        while chain and not _is_result(chain[-1], rows):
+            chain.pop()
         return chain
 
     def _inputs_of(self, nodes):
@@ -126,9 +172,9 @@ class Partition:
     def _has_weight(self, node):
         return any(has_product(layer_type) for layer_type, _ in self.lowered[node].layers)
 
-    def none_inputs(self):
-        """Returns the names of inputs of layers that are None in the example."""
-        return {used.target for node in self.lowered for used in node.all_input_nodes if is_none_input(used)}
+    def fixed_inputs(self):
+        """Returns {name: value} of inputs of layers that are None, True or False in the example."""
+        return {used.target: used.meta["fixed"] for node in self.lowered for used in fixed_inputs(node)}
 
     def edge_nodes(self):
         """Returns the first and the last node with a weight, or (None, None)."""
@@ -157,6 +203,11 @@ class Partition:
             elif not any(used in attention for used in node.all_input_nodes):  # items of (outputs, weights)
                 in_torch[self.names.get(node, node.name)] = why
         return in_torch, by_itself
+
+
+def _is_result(node, rows):
+    """Returns whether a part can return a value: floating-point numbers with the rows (axis 0) of its input."""
+    return is_tensor(node) and is_float(node) and node_shape(node)[:1] == rows
 
 
 def _is_one_tensor(values):
@@ -191,7 +242,8 @@ def model_nodes(subgraph, partition):
             old_names[node.name if is_last else f"{node.name}_{i}"] = step
             nodes.append({"name": step, "type": layer_type, "options": options, "inputs": reads})
             reads = [step]
-        refs |= {f"{name}.{parameter}": ref for parameter, ref in lowering.refs.items()}
+            if i == lowering.owner % len(lowering.layers):
+                refs |= {f"{step}.{parameter}": ref for parameter, ref in lowering.refs.items()}
     return nodes, refs, old_names
 
 
@@ -269,8 +321,7 @@ def _caller(node, modules):
 
     The children of a container are its items. So the caller of a function in an item is the module that has the container.
     """
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    path, name = stack[-1][0] if stack else "", function_name(node)
+    path, name = caller_path(node), function_name(node)
     while path and isinstance(modules.get(path), (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
         path, _, last = path.rpartition(".")
         name = f"{last}_{name}"

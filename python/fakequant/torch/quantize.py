@@ -14,10 +14,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
-from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
-from .layers import Unsupported, has_matrix, has_weight, require
+from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_calls
+from .capture import is_torch_layer
+from .layers import has_hooks, has_matrix, has_weight
 from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
 from .passes import LayerNames, join_path
+from .products import Products, find_product
+from .refs import Unsupported, require
 from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES
@@ -35,7 +38,9 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     arguments; it sets the shapes. Torch runs operations that the library does not have: `floats` of each `Quantized` has the reasons. If
     torch.fx cannot trace the forward of the model, its submodules are quantized one by one. Call `calibrate` before the first use.
 
-    A model of several inputs becomes one part if the library can run all of it. Its lengths are the lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+    A model of several inputs becomes one part if the library can run all of it. Its lengths are the lengths of `example_input`. The forward of
+    a model of images may depend on their size. `whole=False` makes attention of several inputs a part by itself, whose lengths may change,
+    and leaves operators to torch whose layers would have sizes of the example.
 
     `filter_fn(module, path)` returns whether a layer with a matrix is quantized, as in torchao. The default is every layer.
 
@@ -46,20 +51,20 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     does not fit the model, and a model without a supported layer. Warns of products that stay in floats.
     """
     if not isinstance(model, nn.Module):
-        raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
+        raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: use an nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
-        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give its original nn.Module")
+        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: use its original nn.Module")
     if quantized_parts(model):
         raise _fq.ArgumentError("[quantize] the model is already quantized: use the float model")
     given = _config_dict(config)
     config, learned = _complete_config(given)
     excluded = _exclude_layers(config, model, filter_fn)
     if example_input is None:
-        raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
+        raise _fq.ArgumentError("[quantize] example_input is None: use an input of the model, for example next(iter(loader))[0]")
     _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
     out, replacements, calls = _quantized(model, args, named, config, whole)
-    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values()}
+    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values() if ref.expression is None}
     _check_parameters((name, module) for name, module in model.named_modules() if module in lowered_layers)
     for lowered, edges in _edges(out, replacements, calls):
         lowered.configure(config, learned, edges)
@@ -97,7 +102,7 @@ def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
     """
     require_parts(model, "parameter_groups")
     if steps is not None and steps < 1:
-        raise _fq.ArgumentError(f"[parameter_groups] steps is {steps}: give the number of optimizer steps, 1 or more")
+        raise _fq.ArgumentError(f"[parameter_groups] steps is {steps}: use the number of optimizer steps, 1 or more")
     lowered = lowered_modules(model)
     configs = [module.network.config for module in lowered]
     defaults = [_fq.training_defaults(config, None, lr)[0] for config in configs]
@@ -146,12 +151,12 @@ def _config_dict(config):
     if isinstance(config, str):
         config = _parse_json(config) if "{" in config else {"preset": config}
     if not isinstance(config, collections.abc.Mapping):
-        raise _fq.ArgumentError(f"[quantize] config is a {type(config).__name__}: give the name of a preset (fakequant.presets() lists "
+        raise _fq.ArgumentError(f"[quantize] config is a {type(config).__name__}: use the name of a preset (fakequant.presets() lists "
                                 "them), or a config as a dict or JSON text: quantize(model, \"int8\", example_input)")
     try:
         config = json.loads(json.dumps(dict(config)))
     except TypeError as why:
-        raise _fq.ArgumentError(f"[quantize] config is not JSON ({why}): give the name of a preset, or a dict of names, numbers and "
+        raise _fq.ArgumentError(f"[quantize] config is not JSON ({why}): use the name of a preset, or a dict of names, numbers and "
                                 "lists: quantize(model, \"int8\", example_input)") from why
     rules = config.get("rules")
     if isinstance(rules, dict) and all(isinstance(fields, dict) for fields in rules.values()):
@@ -189,7 +194,7 @@ def _bind(model, inputs, named):
         if named:
             raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
                                     "the names of arguments; for one argument that is a dict give {'batch': batch}") from why
-        raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: give an input, or a "
+        raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: use an input, or a "
                                 "tuple of inputs; for one input that is a list give ([..],)") from why
 
 
@@ -247,11 +252,15 @@ class _Submodules:
         out._modules = {name: children.get(child) for name, child in model._modules.items()}
         if isinstance(out, nn.TransformerEncoderLayer):
             out.activation_relu_or_gelu = 0  # switches off the fast path, which does not call the children
-        if model in self.calls.attention:
-            names = LayerNames(model, path)
-            redirect_attention(out, [dot_product(shapes, scale, self.config, names.module_call(""))
-                                     for shapes, scale in self.calls.attention[model]])
+        names, attention, products = LayerNames(model, path), self.calls.attention.get(model, ()), self._products(model, path)
+        if attention or products is not None:
+            redirect_calls(out, [dot_product(shapes, scale, self.config, names.module_call("")) for shapes, scale in attention], products)
         return out
+
+    def _products(self, model, path):
+        """Returns the Products of a module that is no layer of torch, or None."""
+        found = self.calls.products.get(model)
+        return Products(model, found, self.config, path) if found and not is_torch_layer(model) and not has_hooks(model) else None
 
     def _replace(self, child, path):
         calls = self.calls
@@ -273,12 +282,13 @@ class _ExampleCalls:
     """Calls of modules when the model runs on the example.
 
     `arguments` is {module: (args, kwargs)} of the first call, `inputs` is {module: args} of the first call with tensors only. `attention`
-    is {module: list of (shapes of queries, keys and values, scale)} of the attention calls in its own forward. `first` and `last` are the
-    layers with a weight that were called first and last.
+    is {module: list of (shapes of queries, keys and values, scale)} of the attention calls in its own forward. `products` is {module:
+    {(parameter, expert): whether the weight is [in, out]}} of its products with own parameters. `first` and `last` are the layers with a
+    weight that were called first and last.
     """
 
     def __init__(self, model, args, kwargs):
-        self.inputs, self.arguments, self.attention, self._running = {}, {}, {}, []
+        self.inputs, self.arguments, self.attention, self.products, self._running = {}, {}, {}, {}, []
         self.first = self.last = None
         modes, fast, hooks = {module: module.training for module in model.modules()}, torch.backends.mha.get_fastpath_enabled(), []
         try:
@@ -286,7 +296,7 @@ class _ExampleCalls:
             for module in model.modules():
                 hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
                 hooks.append(module.register_forward_hook(self._leave, always_call=True))
-            with torch.no_grad(), _AttentionObserver(self):
+            with torch.no_grad(), _CallObserver(self):
                 model.eval()(*args, **kwargs)
         except _fq.Error:
             raise
@@ -319,7 +329,14 @@ class _ExampleCalls:
             self.attention.setdefault(self._running[-1], []).append((shapes, scale))
 
 
-class _AttentionObserver(TorchFunctionMode):
+    def add_product(self, function, args, kwargs):
+        found = find_product(self._running[-1], function, args, kwargs) if self._running else None
+        if found is not None:
+            name, expert, is_swapped = found
+            self.products.setdefault(self._running[-1], {})[name, expert] = is_swapped
+
+
+class _CallObserver(TorchFunctionMode):
     def __init__(self, calls):
         super().__init__()
         self._calls = calls
@@ -329,6 +346,8 @@ class _AttentionObserver(TorchFunctionMode):
         if function is scaled_dot_product_attention:
             given = dict(zip(("query", "key", "value"), args)) | kwargs
             self._calls.add_attention([list(given[name].shape) for name in ("query", "key", "value")], given.get("scale"))
+        else:
+            self._calls.add_product(function, args, kwargs)
         return function(*args, **kwargs)
 
 

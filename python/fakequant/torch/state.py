@@ -1,5 +1,4 @@
 """State of quantizers as tensors below their layers (`layers.0.fc.weight_quantizer.amax`), and learned ranges in training."""
-import dataclasses
 import json
 
 import torch
@@ -34,7 +33,7 @@ class QuantizerState(nn.Module):
         super().__init__()
         for name in _ARRAYS:
             self.register_buffer(name, None)
-        self._settings, self.writes, self.is_loaded = settings, 0, False
+        self._settings, self.writes, self.loads, self.is_loaded = settings, 0, 0, False
         self._sharded = None  # the DTensor of the learned range
         if is_learned:
             self.amax = nn.Parameter(amax)
@@ -81,9 +80,12 @@ class QuantizerState(nn.Module):
         return {name: value.detach().cpu().clone() for name, value in values.items() if value is not None}
 
     def as_library(self):
-        """Returns (settings, {name: tensor}) for the library, without a learned range, which the library shares."""
+        """Returns ((settings, number of loads), {name: tensor}) for the library, without a learned range, which the library shares.
+
+        After a load the library gets the range too, because it keeps flags of zero ranges.
+        """
         arrays = {name: value for name, value in self.arrays().items() if name != "amax" or not self.is_learned}
-        return self._settings, arrays
+        return (self._settings, self.loads), arrays
 
     def settings_of_library(self):
         """Returns (descriptor, switches) for the library."""
@@ -111,7 +113,7 @@ class QuantizerState(nn.Module):
                     self.write_range(value)
             else:
                 value = value.clone().to(self.amax.device)
-                self.amax = nn.Parameter(value) if self.is_learned else value
+                self.amax = nn.Parameter(value, self.amax.requires_grad) if self.is_learned else value
 
     def write_range(self, value):
         """Writes to the range, and to its shard."""
@@ -139,6 +141,8 @@ class QuantizerState(nn.Module):
         if not own:  # a float state dict has none
             return
         self.is_loaded = True
+        self.loads += 1
+        self.writes += 1
         text = own.pop("settings", None)
         try:
             settings = self._settings if text is None else json.loads(bytes(text.to(torch.uint8).cpu().tolist()))
@@ -281,7 +285,7 @@ class StateTree:
     def redirect(self, refs):
         """Returns the TensorRefs with the modules of the quantized model instead of the modules of the float model."""
         now = self._replacements | self._copies
-        return {name: dataclasses.replace(ref, module=now.get(ref.module, ref.module)) for name, ref in refs.items()}
+        return {name: ref.redirected(now) for name, ref in refs.items()}
 
 
 def shallow_copy(module):

@@ -15,10 +15,10 @@ def is_usable(device):
 def checked(x, function):
     """Returns `x`. Raises ArgumentError if it is not a dense tensor on a device of the library. `function` is the name for the message."""
     if not isinstance(x, torch.Tensor):
-        raise _fq.ArgumentError(f"[{function}] inputs is a {type(x).__name__}: give a tensor of torch. The functions of "
+        raise _fq.ArgumentError(f"[{function}] inputs is a {type(x).__name__}: use a tensor of torch. The functions of "
                                 "fakequant.modelopt take other arrays")
     if x.layout is not torch.strided:
-        raise _fq.ArgumentError(f"[{function}] inputs is {x.layout}: give a dense tensor. Call to_dense()")
+        raise _fq.ArgumentError(f"[{function}] inputs is {x.layout}: use a dense tensor. Call to_dense()")
     if not is_usable(x.device):
         raise _fq.ArgumentError(f"[{function}] inputs is on {x.device}: CPU tensors" + (
             " and tensors on CUDA GPUs are supported" if _fq.cuda_device_count() else " only, this fakequant has no usable GPU"))
@@ -55,6 +55,14 @@ def gathered(value):
     if not (torch.is_grad_enabled() and value.requires_grad):
         return value.detach().full_tensor()
     return _MeanGradient.apply(value.full_tensor(grad_placements=[partial()] * value.device_mesh.ndim), value.device_mesh.size())
+
+
+def call_gathered(module, args, kwargs):
+    """Returns the result of a module, with the whole of its sharded parameters. fully_shard gathers them only if their block is called."""
+    if any(hasattr(child, "unshard") for child in module.modules()):  # blocks that fully_shard gathers by itself
+        return module(*args, **kwargs)
+    whole = {name: gathered(value) for name, value in module.named_parameters() if is_sharded(value)}
+    return torch.func.functional_call(module, whole, args, kwargs) if whole else module(*args, **kwargs)
 
 
 class _MeanGradient(torch.autograd.Function):
@@ -107,7 +115,7 @@ class SharedParameters:
         if self.is_managed():
             given, written = {name: value.detach().float().clone() for name, value in parameters.items()}, True
         else:
-            written = self._may_be_written(parameters.values())
+            written = self._may_be_written(parameters)
             given = {name: self._as_float32(name, value.detach(), written) for name, value in parameters.items()}
         self._network.share_parameters(given, written=written)
         self._network.load_buffers({name: as_float32(ref.get()) for name, ref in self._refs.items() if name not in parameters})
@@ -151,7 +159,8 @@ class SharedParameters:
     def _may_be_written(self, parameters):
         """Returns whether values may have changed. Torch does not count writes through `.data`, so without pending backward passes
         all values may have changed."""
-        versions = [(value.data_ptr(), value._version) for value in parameters]
+        values = [self._refs[name].base() if name in self._refs else value for name, value in parameters.items()]
+        versions = [(value.data_ptr(), value._version) for value in values]
         self._versions, before = versions, self._versions
         return versions != before or not self.pending
 
@@ -173,7 +182,7 @@ def concatenate_calls(calls):
     first call."""
     found = [x for x, in calls]
     if any(x.shape[2:] != found[0].shape[2:] or x.dim() < 2 + (x.shape[1:] != found[0].shape[1:]) for x in found):
-        raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: give all in "
+        raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: use all in "
                                 "one shape; rows [N, L, ..] may differ in L")
     return torch.cat([_with_length(x, found[0].shape[1:]) for x in found]).contiguous()
 

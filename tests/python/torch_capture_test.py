@@ -1,0 +1,249 @@
+"""How forwards are read: in-place writes, buffers, sizes, flags, wrapped functions, and modules that are read by parts."""
+import copy
+import os
+import sys
+import warnings
+
+import pytest
+
+if os.environ.get("FAKEQUANT_TORCH_SITE"):
+    sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
+torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
+import fakequant as fq  # noqa: E402
+import fakequant.torch as fqt  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+torch.manual_seed(0)
+ROWS, SEQUENCES, IMAGES = torch.randn(4, 8), torch.randn(3, 6, 8), torch.randn(2, 8, 6, 6)
+
+
+class Net(nn.Module):
+    """Children by name, and a forward of one function; `opaque` is one that torch.fx cannot read."""
+
+    def __init__(self, function, opaque=False, **children):
+        super().__init__()
+        for name, child in children.items():
+            self.register_buffer(name, child) if type(child) is torch.Tensor else setattr(self, name, child)
+        self.function, self.opaque = function, opaque
+
+    def forward(self, x):
+        if self.opaque and x.abs().sum() > 1e9:
+            x = 2 * x
+        return self.function(self, x)
+
+
+def quantized(net, x, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fq.FakequantWarning)
+        return fqt.calibrate(fqt.quantize(net, "int8", x, **options), [x])
+
+
+def assert_equal_floats(model, net, x):
+    with torch.no_grad(), fqt.quantizers_off(model):
+        torch.testing.assert_close(model(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def layers(*names, width=8):
+    return {name: nn.Linear(width, width) for name in names}
+
+
+def written_statement(m, x):
+    y = m.a(x)
+    y.relu_()
+    F.hardtanh(y, -1, 1, True)
+    m.act(y)
+    return m.b(y)
+
+
+def read_after_write(m, x):
+    y = m.a(x)
+    z = F.relu_(y)
+    return m.b(y + z)
+
+
+@pytest.mark.parametrize("function", [written_statement, read_after_write])
+def test_in_place_writes_have_an_effect(function):
+    """Also without a use of their result."""
+    net = Net(function, **layers("a", "b"), act=nn.LeakyReLU(0.1, inplace=True))
+    model = quantized(net, ROWS)
+    assert len(model.lowered_modules()) == 1
+    assert_equal_floats(model, net, ROWS)
+
+
+def test_writes_through_views_are_left_to_torch():
+    def function(m, x):
+        y = m.a(x)
+        y[:, :4].mul_(2)
+        return m.b(y)
+    net = Net(function, **layers("a", "b"))
+    model = quantized(net, ROWS)
+    assert_equal_floats(model, net, ROWS)
+    assert [row["runs"] for row in fqt.layers(model)] == ["codes", "codes"]
+
+
+def test_writes_to_buffers_are_left_to_torch():
+    def function(m, x):
+        m.total.add_(x.detach().sum())
+        return m.b(m.a(x))
+    net = Net(function, **layers("a", "b"), total=torch.zeros(()))
+    model = quantized(net, ROWS)
+    before = model.total.clone()
+    model(ROWS)
+    torch.testing.assert_close(model.total - before, ROWS.sum())
+    assert type(model) is Net  # read by modules
+
+
+def test_quantize_changes_no_statistics():
+    net = nn.Sequential(nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8)).train()
+    before = copy.deepcopy(net.state_dict())
+    fqt.quantize(net, "int8", IMAGES)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+class NormAct(nn.BatchNorm2d):
+    """A batch norm with its own forward, as timm's BatchNormAct2d."""
+
+    def forward(self, x):
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        return F.relu(F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps))
+
+
+def test_functional_batch_norm_follows_its_module():
+    """Statistics and counter change in training, and not in a module in evaluation."""
+    net = nn.Sequential(nn.Conv2d(8, 8, 1), NormAct(8), nn.Conv2d(8, 8, 1), NormAct(8))
+    twin = copy.deepcopy(net)
+    model = quantized(net, IMAGES).train()
+    assert len(model.lowered_modules()) == 1 and not model.floats
+    getattr(model, "3").eval()
+    twin.train()[3].eval()
+    with fqt.quantizers_off(model):
+        torch.testing.assert_close(model(IMAGES), twin(IMAGES), rtol=1e-4, atol=1e-5)
+    for (name, own), other in zip(net.named_buffers(), twin.buffers()):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6, msg=lambda text: f"{name}: {text}")
+    assert int(net[1].num_batches_tracked) == 1 and int(net[3].num_batches_tracked) == 0
+
+
+def test_embeddings_keep_the_padding_row():
+    net = Net(lambda m, x: m.fc(m.words(x)), words=nn.Embedding(10, 8, padding_idx=3), fc=nn.Linear(8, 8))
+    model = quantized(net, torch.tensor([[1, 3, 2]]))
+    assert len(model.lowered_modules()) == 1
+    model.train()(torch.tensor([[1, 3, 2]])).square().sum().backward()
+    assert net.words.weight.grad[3].abs().sum() == 0 and net.words.weight.grad[1].abs().sum() > 0
+
+
+@pytest.mark.parametrize("function, is_general", [
+    (lambda m, x: m.b(m.a(x).flip(1)), False), (lambda m, x: m.b(m.a(x) / x.shape[1]), False), (lambda m, x: m.b(m.a(x).chunk(2, 1)[0]), False),
+    (lambda m, x: m.b(m.a(x)[:, -1]), True), (lambda m, x: m.b(m.a(x).unflatten(-1, (2, 4)).flatten(2)), True),
+    (lambda m, x: m.b(m.a(x) + m.p(torch.arange(x.shape[1]))), False)])
+def test_other_sizes_than_in_the_example(function, is_general):
+    """Are computed as torch does, or are an error. whole=False always computes them."""
+    net = Net(function, **layers("a", "b"), p=nn.Embedding(20, 8))
+    longer = torch.randn(5, 10, 8)
+    model = quantized(net, SEQUENCES)
+    assert len(model.lowered_modules()) == 1
+    if is_general:
+        assert_equal_floats(model, net, longer)
+        model(longer)
+    else:
+        with pytest.raises(fq.ArgumentError, match=r"'x' is \[5, 10, 8\], and \['N', 6, 8\] in example_input: layers have sizes"):
+            model(longer)
+    parts = quantized(net, SEQUENCES, whole=False)
+    assert_equal_floats(parts, net, longer)
+
+
+def padded(m, x):
+    """As a convolution with padding "same" and a stride, whose forward depends on the size of the image."""
+    height, width = x.shape[-2:]
+    more = max((-(-height // 2) - 1) * 2 + 3 - height, 0), max((-(-width // 2) - 1) * 2 + 3 - width, 0)
+    if any(more):
+        x = F.pad(x, [more[1] // 2, more[1] - more[1] // 2, more[0] // 2, more[0] - more[0] // 2])
+    return m.out(m.conv(x))
+
+
+def test_forwards_of_images_may_depend_on_sizes():
+    net = Net(padded, conv=nn.Conv2d(8, 8, 3, 2), out=nn.Conv2d(8, 4, 1))
+    model = quantized(net, IMAGES)
+    assert len(model.lowered_modules()) == 1 and not model.floats
+    assert_equal_floats(model, net, IMAGES)
+    assert_equal_floats(model, net, torch.randn(5, 8, 6, 6))
+    with pytest.raises(fq.ArgumentError, match=r"'x' is \[2, 8, 7, 7\]: the forward depends on the sizes"):
+        model(torch.randn(2, 8, 7, 7))
+    assert_equal_floats(quantized(net, IMAGES, whole=False), net, torch.randn(2, 8, 7, 7))
+
+
+def test_windows_of_images_are_one_part():
+    def function(m, x):
+        n, height, width, channels = x.shape
+        y = m.a(x).view(n, height // 3, 3, width // 3, 3, channels).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 9, channels)
+        y = y + m.b(torch.softmax(y @ y.transpose(1, 2), -1) @ y)
+        y = y.view(n, height // 3, width // 3, 3, 3, channels).permute(0, 1, 3, 2, 4, 5).reshape(n, height, width, channels)
+        return m.c(y.mean((1, 2)))
+    net, x = Net(function, **layers("a", "b", "c")), torch.randn(2, 6, 6, 8)
+    model = quantized(net, x)
+    assert len(model.lowered_modules()) == 1 and not model.floats
+    assert_equal_floats(model, net, x)
+    assert_equal_floats(model, net, torch.randn(3, 6, 6, 8))
+
+
+class Experts(nn.Module):
+    """Matrices of experts in one parameter, whose calls depend on the data, as in transformers."""
+
+    def __init__(self, grouped):
+        """`grouped` is "loop", "grouped_mm" or "bmm" (all rows by all experts)."""
+        super().__init__()
+        self.grouped, self.up, self.down = grouped, nn.Parameter(torch.randn(4, 16, 8) / 3), nn.Parameter(torch.randn(4, 8, 16) / 4)
+
+    def forward(self, x, chosen):
+        if self.grouped == "bmm":
+            y = torch.bmm(F.relu(torch.bmm(x.expand(4, -1, -1), self.up.transpose(1, 2))), self.down.mT)
+            return (y * F.one_hot(chosen, 4).T[:, :, None]).sum(0)
+        if self.grouped == "grouped_mm":
+            order = chosen.argsort()
+            ends = torch.cumsum(torch.bincount(chosen, minlength=4), 0).int()
+            y = F.relu(F.grouped_mm(x[order], self.up.transpose(1, 2), offs=ends))
+            return F.grouped_mm(y, self.down.transpose(1, 2), offs=ends)[order.argsort()]
+        out = torch.zeros_like(x)
+        for i in chosen.unique():
+            rows = torch.where(chosen == i)[0]
+            out = out.index_add(0, rows, F.linear(F.relu(F.linear(x[rows], self.up[i])), self.down[i]))
+        return out
+
+
+@pytest.mark.parametrize("grouped", ["loop", "grouped_mm", "bmm"])
+def test_matrices_of_experts_run_on_codes(grouped):
+    if grouped == "grouped_mm" and not hasattr(F, "grouped_mm"):
+        pytest.skip("this torch has no grouped_mm")
+    net = Net(lambda m, x: m.head(m.experts(x, (x[:, 0] > 0).long())), opaque=True, experts=Experts(grouped), head=nn.Linear(8, 2))
+    x, other = torch.randn(32, 8), torch.randn(16, 8)
+    model = quantized(net, x)
+    assert {row["layer"]: row["runs"] for row in fqt.layers(model)} == {"experts": "codes", "head": "codes"}
+    names = [row["name"] for row in fqt.quantizers(model) if row["weight"]]
+    if grouped == "bmm":  # torch.fx reads this forward
+        assert len(names) == 9
+    else:
+        assert names == [f"experts.{name}_{i}.weight_quantizer" for name in ("up", "down") for i in range(4)] + ["head.weight_quantizer"]
+    assert_equal_floats(model, net, other)
+    wanted = net(x)
+    assert 0 < (model(x) - wanted).abs().max() < 0.1 * wanted.abs().max()
+    model.train()(x).square().sum().backward()
+    assert net.experts.up.grad[:2].abs().sum() > 0 and net.experts.up.grad[2:].abs().sum() == 0
+    model.experts(torch.randn(4, 8), torch.tensor([3, 3, 2, 0]))  # experts that the data did not reach
+
+
+@pytest.mark.parametrize("function, reason", [
+    (lambda m, x: m.b(m.a(x).transpose(0, 1).transpose(0, 1)), "a transpose that moves the axis of samples"),
+    (lambda m, x: m.b(torch.softmax(m.a(x), 0)), "softmax along the axis of samples"), (lambda m, x: m.b(m.a(x) - m.a(x).mean()), "mean over all axes"),
+    (lambda m, x: m.b(m.a(x)[[1, 0, 2]]), "an index of the axis of samples"), (lambda m, x: m.b(F.dropout(m.a(x), 0.0, True)), "active in evaluation too"),
+    (lambda m, x: m.b(torch.cat([m.a(x), x], 0)[:3]), "a concat along the axis of samples"), (lambda m, x: m.b(m.a(x).cumsum(1)), "cumsum has no layer here"),
+    (lambda m, x: m.b(torch.add(m.a(x), x, alpha=2)), "add with these arguments"), (lambda m, x: m.b(m.a(x).detach()), "detach has no layer here"),
+    (lambda m, x: m.b(m.a(x).roll(1, 0)), "a roll of the samples"), (lambda m, x: m.b(m.a(x).masked_fill(~(m.a(x) > 0).cumsum(1).bool(), 0)), "cumsum"),
+    (lambda m, x: m.b(m.a(x).double().float()), "to torch.float64"), (lambda m, x: m.b(x[:, :, :8]) * (m.a(x) > 0), None), (lambda m, x: m.b(m.a(x).flatten(0, 1)), None),
+    (lambda m, x: m.b(F.max_pool1d(m.a(x), 2, return_indices=True)[0].repeat(1, 1, 2)), "its value is not a tensor")])
+def test_what_has_no_layer_is_left_to_torch_with_a_reason(function, reason):
+    net = Net(function, **layers("a", "b"))
+    model = quantized(net, SEQUENCES)
+    if reason is not None:
+        assert any(reason in why for why in model.floats.values()), model.floats
+    assert_equal_floats(model, net, SEQUENCES)
