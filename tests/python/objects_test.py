@@ -210,12 +210,11 @@ def test_reports_a_diverged_model_in_a_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_export_writes_only_onnx(tmp_path):
-    model = fq.model("mlp", [4], 2)
-    for name in ("m.gguf", "m.txt", "m.safetensors"):
+def test_export_rejects_unknown_endings(trained, tmp_path):
+    for name in ("int8.txt", "int8.pte"):
         with pytest.raises(fq.ArgumentError, match=r"files end in \.onnx, \.gguf or \.safetensors"):
-            model.export(str(tmp_path / name))
-    assert not list(tmp_path.iterdir())
+            trained.export(str(tmp_path / name))
+        assert not (tmp_path / name).exists()
 
 
 def test_rejects_data_of_other_columns(tmp_path, recwarn):
