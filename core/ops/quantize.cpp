@@ -80,9 +80,10 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
       std::move(attributes));
 }
 
-Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned) {
+Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned, bool shared) {
   FQ_CHECK(x.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
   if (const auto* q = x.quantized(); q != nullptr && same_grid(q->grid, grid)) return x;
+  if (!shared) return make_codes(x, grid, learned);
   const auto* values = std::get_if<Tensor>(&x.value());
   // The cached node holds the scale tensor, so its address cannot belong to another scale meanwhile. A write
   // to the value of x changes the version.

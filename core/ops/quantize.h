@@ -41,11 +41,13 @@ struct LearnedRange {
 /// A value that already has codes on the same grid is returned unchanged. Sums that are not rounded yet go to
 /// a per-tensor integer grid in one pass, with their pending ReLU in the mask. All other values are quantized
 /// from floats. Quantizing one value twice to the same grid (the same scale tensor) returns the same node
-/// while it is in use, so that readers share codes.
+/// while it is in use, so that readers share codes. With `shared` false each call has a node of its own. Use
+/// it for parameters: they outlive a recording, and two recordings cannot run backward through one node.
 ///
 /// Throws ArgumentError if the channels do not fit, and NumericError with the name of the quantizer for a
 /// NaN.
-[[nodiscard]] Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned = nullptr);
+[[nodiscard]] Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned = nullptr,
+                                bool shared = true);
 
 /// Creates the node for codes computed from x before, for example cached codes of a weight. The node
 /// has the gradient of `quantize`. `codes` must have the shape of x. They need a mask if x requires a

@@ -64,6 +64,16 @@ TEST(LearnedRange, SumsGradientsOutsideTheBounds) {
   EXPECT_EQ(gradient(*doubled, x, dy), (std::vector<float>{20000}));
 }
 
+TEST(LearnedRange, OfAWeightAllowsSeveralRecordings) {
+  const auto q = learned({}, Tensor::scalar(1.0));
+  Variable w(Tensor::from({0.5f, 2.0f, -3.0f}), true);
+  const Variable first = q->weight(w), second = q->weight(w);
+  first.backward(Tensor::full({3}, 1.0));
+  second.backward(Tensor::full({3}, 2.0));
+  EXPECT_THAT(w.grad().to_vector<float>(), testing::ElementsAre(3, 0, 0));
+  EXPECT_EQ(q->range().learned().grad().to_vector<float>().at(0), 0);  // 3 - 3 outside of the bounds
+}
+
 TEST(LearnedRange, LsqGradientIsTheStepGradient) {
   const Tensor x = Tensor::from({-3.0f, 0.6f, 1.3f, 9.0f}), dy = Tensor::from({1.0f, 2.0f, 3.0f, 4.0f});
   auto q = learned({.num_bits = 4}, Tensor::scalar(7), AmaxGradient::lsq);
