@@ -9,10 +9,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .layers import module_layer, tensor_refs
-from .nodes import argument, node_shape
+from .capture.nodes import argument, node_shape
+from .ops.layers import module_layer, tensor_refs
+from .ops.refs import Unsupported, additive_mask, require
 from .parts import LoweredModule
-from .refs import Unsupported, additive_mask, require
 from .tensors import as_float32, concatenate_masks, flatten_inputs
 
 

@@ -8,16 +8,16 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
-from .capture import is_torch_layer, is_wrapped, trace
-from .interpreter import check_arguments, make_steps, run_steps
-from .layers import has_hooks, has_matrix
-from .nodes import is_tensor, node_shape
+from .capture.interpreter import check_arguments, make_steps, run_steps
+from .capture.nodes import is_tensor, node_shape
+from .capture.rewrite import rewrite
+from .capture.sizes import SizeCheck
+from .capture.trace import is_torch_layer, is_wrapped, trace
+from .ops.layers import has_hooks, has_matrix
+from .ops.products import Products
+from .ops.refs import Unsupported
 from .parts import LoweredModule, lower
 from .passes import Partition
-from .products import Products
-from .refs import Unsupported
-from .rewrite import rewrite
-from .sizes import SizeCheck
 from .state import QuantizerState, shallow_copy
 from .tensors import as_float32, checked
 

@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_calls
-from .capture import is_torch_layer
-from .layers import has_hooks, has_matrix, has_weight
+from .capture.trace import is_torch_layer
 from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
+from .ops.layers import has_hooks, has_matrix, has_weight
+from .ops.products import Products, find_product
+from .ops.refs import Unsupported, require
 from .passes import LayerNames, join_path
-from .products import Products, find_product
-from .refs import Unsupported, require
 from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES
