@@ -20,6 +20,14 @@ def file_error(function, path, what):
     return error
 
 
+def require_folder(function, path):
+    """Returns the folder of a path. Raises FileError if it does not exist."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise file_error(function, path, f"cannot be written: there is no folder {folder}. Create it")
+    return folder
+
+
 def _settings(formats):
     """Returns the optimisation level and the session options of `fakequant verify`, which keep the numbers."""
     activations = [bits for bits, _, weight in formats if not weight]

@@ -358,6 +358,11 @@ def lowered_modules(model):
     return [lowered for part in quantized_parts(model) for lowered in part.lowered_modules().values()]
 
 
+def only_module(model):
+    """Returns the LoweredModule that is all of a model, or None."""
+    return model.only_module() if isinstance(model, Quantized) else None
+
+
 def require_parts(model, function):
     """Returns `quantized_parts`. Raises ArgumentError if there are none. `function` is the name for the message."""
     parts = quantized_parts(model)
