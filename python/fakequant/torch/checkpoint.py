@@ -253,7 +253,7 @@ def _build(description, path):
 
         found = getattr(importlib.import_module(module), last, None) if module.startswith(_LIBRARY) else None
     except ImportError as why:
-        raise _fq.ArgumentError(f"[load] {path} has a {name}, which this Python does not have ({why}): install transformers, or give the float "
+        raise _fq.ArgumentError(f"[load] {path} has a {name}, which this Python does not have ({why}): install transformers, or use the float "
                                 "model") from why
     if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel) or found.config_class is None:
         raise _fq.ArgumentError(f"[load] transformers has no model {name}: use the float model, load(path, model=..)")

@@ -63,6 +63,7 @@ def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_sha
     if only is not None and dynamic_shapes is None and example_input is None:
         only.share().export(os.fspath(path), target=target, opset=opset, emulate=emulate)
         return
+    _check_engine_types(model, target)
     splicing = _require_onnxscript()
     options = {"target": target, "emulate": emulate}
     inputs = _example(model, example_input)
@@ -76,6 +77,13 @@ def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_sha
     _name_values(splicer, [name for name, _ in inputs.tensors()], names, inputs.size_names(program, dynamic_shapes)[0])
     splicer.finish()
     splicing.write_model(splicer.model, path, engine_reads_it=target == "ort")
+
+
+def _check_engine_types(model, target):
+    """Raises ArgumentError for parameters of a type that torch would write and ONNX Runtime does not compute on the CPU."""
+    name = next((name for name, value in model.named_parameters() if value.dtype == torch.bfloat16), None) if target == "ort" else None
+    if name is not None:
+        raise _fq.ArgumentError(f"[export] '{name}' is torch.bfloat16, which ONNX Runtime does not compute on the CPU: call model.float() first")
 
 
 def _require_onnxscript():
@@ -246,7 +254,7 @@ def _translate(program, opset, part_translation):
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise _fq.ArgumentError(f"[export] torch.onnx.export cannot write the layers that torch runs: {_first_line(cause)}. Replace this "
-                                "operator in the model, or give another opset") from error
+                                "operator in the model, or use another opset") from error
     finally:
         graphs.writes_file = False
 

@@ -193,9 +193,9 @@ def _bind(model, inputs, named):
     except TypeError as why:
         if named:
             raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
-                                    "the names of arguments; for one argument that is a dict give {'batch': batch}") from why
+                                    "the names of arguments; for one argument that is a dict use {'batch': batch}") from why
         raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: use an input, or a "
-                                "tuple of inputs; for one input that is a list give ([..],)") from why
+                                "tuple of inputs; for one input that is a list use ([..],)") from why
 
 
 def _check_parameters(modules):
