@@ -20,6 +20,14 @@ def file_error(function, path, what):
     return error
 
 
+def require_folder(function, path):
+    """Returns the folder of a path. Raises FileError if it does not exist."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise file_error(function, path, f"cannot be written: there is no folder {folder}. Create it")
+    return folder
+
+
 def _settings(formats):
     """Returns the optimisation level and the session options of `fakequant verify`, which keep the numbers."""
     activations = [bits for bits, _, weight in formats if not weight]
@@ -133,8 +141,8 @@ class PartCheck:
         is_joined = len(session.inputs) > len(arrays)  # rows of a model of several inputs
         theirs = session.outputs(arrays[0]) if is_joined else session.run(
             {own.name: converted(own, x) for own, x in zip(session.inputs, arrays)})[0]
-        difference = np.abs(y.detach().float().cpu().numpy() - theirs.reshape(y.shape))
-        self.outputs += difference.size
+        difference = (y.detach() - y.new_tensor(theirs).reshape(y.shape)).abs()  # in the type of torch, which may have 16 bits
+        self.outputs += y.numel()
         self.different += int((~(difference <= 1e-6 * np.abs(theirs).max(initial=0))).sum())
 
     def _session(self, part, shapes):

@@ -19,14 +19,14 @@ SMALL = 30  # lines of a file that is too small to be one concept
 
 # name: (limit, aim)
 BUDGETS = {
-    "product lines": (156500, 120000),  # 4,000 lines of them are comments in sources since 2026-11-29
-    "files": (2245, 2000),
+    "product lines": (155900, 120000),  # 4,000 lines of them are comments in sources since 2026-11-29
+    "files": (2230, 2000),
     "C++ files below 30 lines, per mille": (50, 80),
     "public headers": (126, 110),
     "source files side by side in a folder": (36, 40),
     "flags of qat": (45, 45),
     "flags of train": (39, 40),
-    "words in documents": (40600, 40000),
+    "words in documents": (40000, 40000),
     "words in README.md": (700, 700),
 }
 

@@ -228,7 +228,7 @@ def test_rejects_several_inputs_by_name(tmp_path):
     model = fqt.calibrate(fqt.quantize(make(), "int8", inputs), [(inputs, None)])
     with pytest.raises(fq.ArgumentError, match=r"the input 'src' is \[3, 5, 16\]: use \['N', 6, 16\] as in example_input"):
         model(X[:, :5], None, HIDDEN)
-    with pytest.raises(fq.ArgumentError, match="the input 'src_key_padding_mask' is None: give"):
+    with pytest.raises(fq.ArgumentError, match="the input 'src_key_padding_mask' is None: use"):
         model(X)
     with pytest.raises(fq.ArgumentError, match="'mask' was None in example_input"):
         model(X, torch.zeros(LENGTH, LENGTH), HIDDEN)

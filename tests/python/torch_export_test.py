@@ -328,6 +328,7 @@ class Branch(nn.Module):
 @pytest.mark.parametrize("call, error, words", [
     (lambda model, path: fqt.export(model, path.parent / "no" / "x.onnx"), fq.FileError, r"there is no folder .*/no\. Create it"),
     (lambda model, path: fqt.export(model, path, target="npu"), fq.ArgumentError, "npu"),
+    (lambda model, path: fqt.export(model.bfloat16(), path), fq.ArgumentError, r"is torch.bfloat16, .*model\.float\(\)"),
     (lambda model, path: fqt.export(model, path, opset=13), fq.ArgumentError, "opset is 13: layers that torch writes require opset 18"),
     (lambda model, path: fqt.export(model, path, dynamic_shapes={"x": {0: "N"}}), fq.ArgumentError,
      "dynamic_shapes: 'x' is not an argument of the example, which has ids"),

@@ -158,7 +158,7 @@ def test_model_calibrate_accepts_a_mask():
     assert amax(data=(rows, np.zeros(N, np.int64)), mask=SEEN) == (masked, named)
     assert amax(mask=SEEN, samples=N) == (masked, named)
     for mask, words in (("sean", "mask 'sean' is no input of the network: its inputs are x, seen"), (SEEN[:, :3], "mask: no tensor of the model has the positions"),
-                        (SEEN[:3], ""), (SEEN[:, :, None], r"mask is .*give \[N, T\]|mask is ")):
+                        (SEEN[:3], ""), (SEEN[:, :, None], r"mask is .*use \[N, T\]|mask is ")):
         with pytest.raises(fq.ArgumentError, match=words):
             amax(mask=mask)
     with pytest.raises(fq.ArgumentError, match="mask is an array and data a data set"):

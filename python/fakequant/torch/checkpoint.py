@@ -11,9 +11,9 @@ import zipfile
 import torch
 
 from .. import _fakequant as _fq
-from . import export
-from .model_files import file_error, own_memory, require_folder
-from .modules import lowered_modules, require_parts
+from ..verify import file_error, require_folder
+from .model_files import own_memory
+from .modules import list_reasons, lowered_modules, only_module, require_parts
 from .quantize import RECIPE, quantize
 
 _FORMAT, _VERSION = "fakequant.torch", 1
@@ -40,7 +40,7 @@ def save(model, path):
     if path.endswith(_OTHER_FILES):
         raise _fq.ArgumentError(f"[save] path is {path}: export writes files for engines. save writes one file of any other ending for load")
     if path.endswith(".h5"):
-        return export.save(model, path)
+        return _save_for_command(model, path)
     require_parts(model, "save")
     recipe = vars(model).get(RECIPE)
     if recipe is None:
@@ -60,6 +60,15 @@ def save(model, path):
                "tensors": {name: own_memory(value) for name, value in tensors.items()},
                "buffers": {name: own_memory(value.detach()) for name, value in _hidden_buffers(model, tensors)}}
     _write(content, path)
+
+
+def _save_for_command(model, path):
+    parts, only = require_parts(model, "save"), only_module(model)
+    if only is None:
+        reasons = [reason for part in parts for reason in (list_reasons(part.floats), getattr(part, "part_reasons", "")) if reason]
+        raise _fq.ArgumentError("[save] torch runs a part of the model, and the checkpoint of the command cannot have this part: "
+                                + ("; ".join(dict.fromkeys(reasons)) or "it is in parts") + ". export writes an ONNX file")
+    only.share().save(path)
 
 
 def _write(content, path):
@@ -244,7 +253,7 @@ def _build(description, path):
 
         found = getattr(importlib.import_module(module), last, None) if module.startswith(_LIBRARY) else None
     except ImportError as why:
-        raise _fq.ArgumentError(f"[load] {path} has a {name}, which this Python does not have ({why}): install transformers, or give the float "
+        raise _fq.ArgumentError(f"[load] {path} has a {name}, which this Python does not have ({why}): install transformers, or use the float "
                                 "model") from why
     if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel) or found.config_class is None:
         raise _fq.ArgumentError(f"[load] transformers has no model {name}: use the float model, load(path, model=..)")

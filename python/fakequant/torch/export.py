@@ -1,4 +1,4 @@
-"""Files of quantized models: export and verify (ONNX), save (a checkpoint of the command)."""
+"""Files of quantized models for engines: export and verify."""
 import contextlib
 import io
 import os
@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from ..verify import PartCheck, Session, add_differences, compare, file_error
+from ..verify import PartCheck, Session, add_differences, compare, file_error, require_folder
 from . import graphs
 from .attention import HiddenRows
 from .graphs import Inputs, bind_inputs, find_part, fixed_in_graph, replace_tensors
 from .model_files import export_model_file, file_format
-from .modules import Quantized, list_reasons, lowered_modules, require_parts
+from .modules import lowered_modules, only_module, require_parts
 from .quantize import RECIPE, split_arguments
 
 _OPSET = 20  # of torch's own layers, as in torch.onnx.export
@@ -56,15 +56,14 @@ def export(model, path, target="ort", opset=0, emulate=False, example_input=None
 
 
 def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_shapes):
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise file_error("export", path, f"cannot be written: there is no folder {folder}. Create it")
+    require_folder("export", path)
     for lowered in lowered_modules(model):
         lowered.check_calibrated("export")
-    only = _only_module(model)
+    only = only_module(model)
     if only is not None and dynamic_shapes is None and example_input is None:
         only.share().export(os.fspath(path), target=target, opset=opset, emulate=emulate)
         return
+    _check_engine_types(model, target)
     splicing = _require_onnxscript()
     options = {"target": target, "emulate": emulate}
     inputs = _example(model, example_input)
@@ -80,20 +79,11 @@ def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_sha
     splicing.write_model(splicer.model, path, engine_reads_it=target == "ort")
 
 
-def save(model, path):
-    """Writes a checkpoint that the command reads (`fakequant verify`, `evaluate`, `inspect`). Raises ArgumentError if torch runs a part of
-    the model."""
-    parts, only = require_parts(model, "save"), _only_module(model)
-    if only is None:
-        reasons = [reason for part in parts for reason in (list_reasons(part.floats), getattr(part, "part_reasons", "")) if reason]
-        raise _fq.ArgumentError("[save] torch runs a part of the model, and the checkpoint of the command cannot have this part: "
-                                + ("; ".join(dict.fromkeys(reasons)) or "it is in parts") + ". export writes an ONNX file")
-    only.share().save(os.fspath(path))
-
-
-def _only_module(model):
-    """Returns the LoweredModule that is all of a model, or None."""
-    return model.only_module() if isinstance(model, Quantized) else None
+def _check_engine_types(model, target):
+    """Raises ArgumentError for parameters of a type that torch would write and ONNX Runtime does not compute on the CPU."""
+    name = next((name for name, value in model.named_parameters() if value.dtype == torch.bfloat16), None) if target == "ort" else None
+    if name is not None:
+        raise _fq.ArgumentError(f"[export] '{name}' is torch.bfloat16, which ONNX Runtime does not compute on the CPU: call model.float() first")
 
 
 def _require_onnxscript():
@@ -264,7 +254,7 @@ def _translate(program, opset, part_translation):
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise _fq.ArgumentError(f"[export] torch.onnx.export cannot write the layers that torch runs: {_first_line(cause)}. Replace this "
-                                "operator in the model, or give another opset") from error
+                                "operator in the model, or use another opset") from error
     finally:
         graphs.writes_file = False
 
@@ -301,7 +291,7 @@ def verify(model, path, x, batch=256):
     """
     require_parts(model, "verify")
     args, kwargs = split_arguments(x)
-    only = _only_module(model)
+    only = only_module(model)
     if only is None:
         return _verify_graph(model, path, bind_inputs(model, args, kwargs), batch)
     inputs = model.module_inputs(args, kwargs)

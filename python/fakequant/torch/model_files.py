@@ -7,6 +7,7 @@ import tempfile
 from torch import nn
 
 from .. import _fakequant as _fq
+from ..verify import file_error, require_folder
 from .modules import lowered_modules, require_parts
 from .state import QuantizerState, describe
 
@@ -21,21 +22,6 @@ _WORDS = {"--target tensorrt": '"target": "tensorrt"', "--target none": '"target
 
 #: {class of a wrapper: its attribute with the model}.
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
-
-
-def file_error(function, path, what):
-    """Returns a FileError about a path. `function` is the name for the message."""
-    error = _fq.FileError(f"[{function}] {path} {what}")
-    error.path, error.dataset = str(path), ""
-    return error
-
-
-def require_folder(function, path):
-    """Returns the folder of a path. Raises FileError if it does not exist."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise file_error(function, path, f"cannot be written: there is no folder {folder}. Create it")
-    return folder
 
 
 def file_format(path, format=""):
@@ -62,9 +48,8 @@ def export_model_file(model, path, format, tokenizer=None):
     if hasattr(model, "peft_config"):
         raise _fq.ArgumentError(f"[export] model is a {type(model).__name__} with adapters, which the file cannot have: call "
                                 "merge_and_unload() and calibrate first")
-    missing = [name for lowered in lowered_modules(model) for name, state in lowered.states.items() if not state.is_calibrated()]
-    if missing:
-        raise _fq.ArgumentError(f"[export] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before export")
+    for lowered in lowered_modules(model):
+        lowered.check_calibrated("export")
     if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
         raise _fq.ArgumentError(f"[export] tokenizer is a {type(tokenizer).__name__}: use a tokenizer of transformers")
     require_folder("export", path)

@@ -8,16 +8,16 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, attention_modules
-from .capture import is_torch_layer, is_wrapped, trace
-from .interpreter import check_arguments, make_steps, run_steps
-from .layers import has_hooks, has_matrix
-from .nodes import is_tensor, node_shape
+from .capture.interpreter import check_arguments, make_steps, run_steps
+from .capture.nodes import is_tensor, node_shape
+from .capture.rewrite import rewrite
+from .capture.sizes import SizeCheck
+from .capture.trace import is_torch_layer, is_wrapped, trace
+from .ops.layers import has_hooks, has_matrix
+from .ops.products import Products
+from .ops.refs import Unsupported
 from .parts import LoweredModule, lower
 from .passes import Partition
-from .products import Products
-from .refs import Unsupported
-from .rewrite import rewrite
-from .sizes import SizeCheck
 from .state import QuantizerState, shallow_copy
 from .tensors import as_float32, checked
 
@@ -356,6 +356,11 @@ def quantized_parts(model):
 def lowered_modules(model):
     """Returns the LoweredModules of a model, attention included, in the order of its modules."""
     return [lowered for part in quantized_parts(model) for lowered in part.lowered_modules().values()]
+
+
+def only_module(model):
+    """Returns the LoweredModule that is all of a model, or None."""
+    return model.only_module() if isinstance(model, Quantized) else None
 
 
 def require_parts(model, function):

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
+from .capture.nodes import node_shape
 from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register_part
-from .nodes import node_shape
+from .ops.refs import Constant, TensorRef
 from .passes import model_nodes
-from .refs import Constant, TensorRef
 from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
 from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 

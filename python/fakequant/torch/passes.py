@@ -7,11 +7,21 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .interpreter import caller_path
-from .layers import has_matrix, has_product, has_weight
-from .nodes import base_parameters, fixed_inputs, function_name, is_constant, is_fixed_input, is_float, is_tensor, node_shape, tensor_inputs
-from .ops import OperatorLowering
-from .refs import Unsupported, require
+from .capture.interpreter import caller_path
+from .capture.nodes import (
+    base_parameters,
+    fixed_inputs,
+    function_name,
+    is_constant,
+    is_fixed_input,
+    is_float,
+    is_tensor,
+    node_shape,
+    tensor_inputs,
+)
+from .ops.layers import has_matrix, has_product, has_weight
+from .ops.operators import OperatorLowering
+from .ops.refs import Unsupported, require
 
 _INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
 

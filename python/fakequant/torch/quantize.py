@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_calls
-from .capture import is_torch_layer
-from .layers import has_hooks, has_matrix, has_weight
+from .capture.trace import is_torch_layer
 from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
+from .ops.layers import has_hooks, has_matrix, has_weight
+from .ops.products import Products, find_product
+from .ops.refs import Unsupported, require
 from .passes import LayerNames, join_path
-from .products import Products, find_product
-from .refs import Unsupported, require
 from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES
@@ -193,9 +193,9 @@ def _bind(model, inputs, named):
     except TypeError as why:
         if named:
             raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
-                                    "the names of arguments; for one argument that is a dict give {'batch': batch}") from why
+                                    "the names of arguments; for one argument that is a dict use {'batch': batch}") from why
         raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: use an input, or a "
-                                "tuple of inputs; for one input that is a list give ([..],)") from why
+                                "tuple of inputs; for one input that is a list use ([..],)") from why
 
 
 def _check_parameters(modules):

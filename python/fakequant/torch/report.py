@@ -9,8 +9,8 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .layers import has_product
 from .modules import Quantized, lowered_modules, require_parts
+from .ops.layers import has_product
 from .state import QuantizerState
 
 #: Attribute of a module whose submodules are quantized one by one: the reason.

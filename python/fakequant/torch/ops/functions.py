@@ -4,7 +4,7 @@ Each function here has the arguments of torch's function after the tensor, and r
 """
 import math
 
-from .. import _fakequant as _fq
+from ... import _fakequant as _fq
 from .refs import require
 
 _LARGEST = 1e30  # of an option of a layer

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from .nodes import function_name, is_constant, is_float, is_tensor, node_shape, tensor_inputs
+from ..capture.nodes import function_name, is_constant, is_float, is_tensor, node_shape, tensor_inputs
 from .refs import Lowering, TensorRef, require
 
 _NOT_IMAGES = {"linear", "matmul", "view", "reshape", "permute", "transpose", "unflatten", "scaled_dot_product_attention"}

@@ -3,9 +3,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .interpreter import Step, ValueRef
-from .parts import LoweredModule
-from .passes import join_path
+from ..capture.interpreter import Step, ValueRef
+from ..parts import LoweredModule
+from ..passes import join_path
 from .refs import Expression, TensorRef
 
 _ALL, _EACH = -1, -2  # experts of a call: rows of all experts in order, or a matrix of rows for each expert

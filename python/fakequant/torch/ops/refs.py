@@ -4,8 +4,8 @@ import dataclasses
 import torch
 from torch import nn
 
-from .interpreter import run_constant
-from .tensors import gathered
+from ..capture.interpreter import run_constant
+from ..tensors import gathered
 
 
 class Unsupported(Exception):

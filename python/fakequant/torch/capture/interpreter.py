@@ -9,8 +9,8 @@ import torch
 from torch.fx.node import map_arg
 from torch.nn import functional
 
-from .. import _fakequant as _fq
-from .tensors import call_gathered, gathered, is_managed
+from ... import _fakequant as _fq
+from ..tensors import call_gathered, gathered, is_managed
 
 _FUNCTION_MODULES = {"operator": operator, "torch": torch, "functional": functional}
 _MISSING = object()

@@ -20,11 +20,11 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-from .functions import RANDOM
+from ..ops.functions import RANDOM
+from ..ops.layers import has_hooks, is_conv1d, is_drop_path
+from ..ops.refs import Unsupported, require
 from .interpreter import OrderedItems
-from .layers import has_hooks, is_conv1d, is_drop_path
 from .nodes import function_name, mark_constants, replace_writes, same_arguments
-from .refs import Unsupported, require
 
 _LONGEST = 100  # characters of an error message
 _OF_MODULES = {name for name in vars(nn.Module()) if name != "training"}  # attributes of every module

@@ -5,11 +5,8 @@ import math
 import torch
 from torch import nn
 
-from . import shapes, weights
-from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, resize
-from .interpreter import caller_path, make_step
-from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs
-from .nodes import (
+from ..capture.interpreter import caller_path, make_step
+from ..capture.nodes import (
     argument,
     base_parameters,
     fixed,
@@ -20,6 +17,9 @@ from .nodes import (
     node_shape,
     tensor_inputs,
 )
+from . import shapes, weights
+from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, resize
+from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs
 from .refs import Constant, Expression, HelperNode, Lowering, TensorRef, Unsupported, constant, require
 
 #: Other names of functions and methods of torch, without the underscore of in-place forms.

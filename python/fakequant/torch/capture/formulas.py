@@ -7,8 +7,8 @@ import operator
 import torch
 from torch.nn import functional
 
+from ..ops.operators import operator_name
 from .nodes import argument, base_parameters, fixed, function_name, is_constant, is_float, is_tensor, node_shape
-from .ops import operator_name
 
 _CASTS = {"to", "float", "type", "type_as"}
 

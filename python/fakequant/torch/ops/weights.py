@@ -6,9 +6,9 @@ import math
 
 import torch
 
+from ..capture.nodes import argument, is_constant, is_parameter, is_tensor, node_shape
 from .functions import pair
 from .layers import module_layer, norm_eps, tensor_refs
-from .nodes import argument, is_constant, is_parameter, is_tensor, node_shape
 from .refs import Constant, HelperNode, Lowering, TensorRef, constant, require
 
 

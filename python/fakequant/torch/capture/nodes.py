@@ -6,7 +6,7 @@ from torch import nn
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import TensorMetadata
 
-from .refs import require
+from ..ops.refs import require
 
 
 def is_parameter(value):

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .. import _fakequant as _fq
+from ... import _fakequant as _fq
 from .nodes import is_tensor, node_shape
 
 #: Layer types whose options may come from the sizes of the example.

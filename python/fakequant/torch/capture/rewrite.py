@@ -7,9 +7,9 @@ from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.nn import functional
 
+from ..ops.operators import operator_name
 from .formulas import RULES, index_of, is_call
 from .nodes import argument, fixed, function_name, is_constant, is_tensor, node_shape
-from .ops import operator_name
 
 _SPLITS = {"chunk": 2, "split": 2, "tensor_split": 2, "unbind": 1}  # {name: position of dim}
 _ROUNDS = 4  # one rule may enable another
