@@ -97,10 +97,6 @@ QUICK = {"llama", "gemma2", "gpt2", "deberta", "t5", "falcon", "vit", "mixtral",
 IN_PARTS = {"edgenext_xx_small"}
 
 
-#: The library quantizes a weight once for two calls before a backward pass, which then needs the gradient of its learned range twice.
-TWO_CALLS = {("albert", "w4a8")}
-
-
 def chosen(names):
     return [name for name in names if RUN_ALL or name in QUICK]
 
@@ -170,9 +166,7 @@ def report(name, q, capsys):
 
 @pytest.mark.parametrize("preset", ["int8", "w4a8"])
 @pytest.mark.parametrize("name", chosen(TRANSFORMERS))
-def test_transformers_train(name, preset, capsys, request):
-    if (name, preset) in TWO_CALLS:
-        request.applymarker(pytest.mark.xfail(reason="a layer that is called twice before a backward pass, with learned ranges", strict=True))
+def test_transformers_train(name, preset, capsys):
     transformers = pytest.importorskip("transformers", reason="there are no transformers beside torch")
     torch.manual_seed(0)
     model, config, fields, inputs = TRANSFORMERS[name]
