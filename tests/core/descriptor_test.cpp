@@ -63,8 +63,7 @@ TEST(QuantDescriptor, RejectsContradictoryFields) {
     return test::error_message([&] { return QuantDescriptor(o); });
   };
   const BlockSizes blocks{.lengths = {{-1, 16}}};
-  EXPECT_THAT(error_text({.axis = 0, .block_sizes = blocks}),
-              HasSubstr("axis and block_sizes are both set"));
+  EXPECT_THAT(error_text({.axis = 0, .block_sizes = blocks}), HasSubstr("axis and block_sizes are both set"));
   for (const int bits : {-1, 0, 1, 17}) EXPECT_THAT(error_text({.num_bits = bits}), HasSubstr("use 2 to 16"));
   EXPECT_THAT(error_text({.num_bits = {7, 7}}), HasSubstr("is not a float format"));
   EXPECT_THAT(error_text({.num_bits = {5, 2}}), HasSubstr("without dynamic blocks: use (4, 3), (2, 1)"));
