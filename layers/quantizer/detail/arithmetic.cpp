@@ -86,14 +86,16 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const Variable values = widen_to_f32(x);
   const QuantDescriptor& d = params_.descriptor;
   // Several readers of one input share its codes, so that the input is rounded once. A weight outlives the
-  // recording, and a layer may run in two recordings before the first backward pass.
-  Variable codes = is_weight ? Variable() : grid_.cached_codes(values);
+  // recording, and a layer may run in two recordings before the first backward pass. On `meta` its codes are
+  // shared too: there they stand for the codes that WeightCodes keeps, and only their memory is counted.
+  const bool shared = !is_weight || values.device().is_meta();
+  Variable codes = shared ? grid_.cached_codes(values) : Variable();
   if (!codes.defined()) {
     const ops::LearnedRange learned{range_.learned(), params_.amax_gradient,
                                     gradient_factor(values, is_weight)};
     codes = ops::quantize(values, grid_.input_grid(values), learned.amax.defined() ? &learned : nullptr,
-                          !is_weight);
-    if (!is_weight) grid_.cache_codes(values, codes);
+                          shared);
+    if (shared) grid_.cache_codes(values, codes);
   }
   return d.fake_quant() ? codes : Variable(codes.quantized()->codes);
 }
