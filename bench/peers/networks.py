@@ -1,5 +1,6 @@
 """The networks of bench/networks.h for PyTorch, with data made up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import gpt
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 INPUTS = {"mlp": (256, 1, 28, 28), "conv4": (64, 64, 28, 28), "cnn": (64, 1, 28, 28), "resnet20": (64, 3, 32, 32)}
+PYTHON_INPUTS = {"resnet18": (16, 3, 64, 64), "resnet50": (4, 3, 64, 64)}  # of the rows python.*
 CLASSES = 10
 
 
@@ -15,6 +17,7 @@ class Network:
     model: nn.Module
     x: torch.Tensor
     labels: torch.Tensor
+    logits: Callable = lambda output: output  # of the output of the model
 
 
 def conv_bn(inputs, outputs, kernel=3, stride=1):
@@ -61,6 +64,46 @@ def resnet20():
     return nn.Sequential(*conv_bn(3, 16), nn.ReLU(), *blocks, *average_head(64))
 
 
+class Bottleneck(Residual):
+    def __init__(self, inputs, outputs, stride):
+        nn.Module.__init__(self)
+        width = outputs // 4
+        self.conv1 = nn.Sequential(*conv_bn(inputs, width, 1), nn.ReLU(), *conv_bn(width, width, stride=stride))
+        self.conv2, self.relu1, self.relu2 = conv_bn(width, outputs, 1), nn.ReLU(), nn.ReLU()
+        self.shortcut = conv_bn(inputs, outputs, 1, stride) if inputs != outputs or stride > 1 else nn.Identity()
+
+
+def deep_resnet(block, lengths, expansion):
+    """The layers of torchvision's ResNets."""
+    blocks, inputs = [], 64
+    for stage, length in enumerate(lengths):
+        for number in range(length):
+            outputs = expansion * 64 << stage
+            blocks.append(block(inputs, outputs, 2 if stage and not number else 1))
+            inputs = outputs
+    stem = *conv_bn(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+    return nn.Sequential(*stem, *blocks, *average_head(inputs))
+
+
+def resnet18():
+    return deep_resnet(Residual, (2, 2, 2, 2), 1)
+
+
+def resnet50():
+    return deep_resnet(Bottleneck, (3, 4, 6, 3), 4)
+
+
+def llama4x256():
+    """Llama of transformers with 4 layers of width 256. Ids [16, 64] of 256 bytes."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(vocab_size=256, hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=4,
+                         num_key_value_heads=4, max_position_embeddings=64, use_cache=False)
+    ids = torch.randint(256, (16, 65))
+    return Network(LlamaForCausalLM(config).train(), ids[:, :-1].contiguous(), ids[:, 1:].flatten(),
+                   lambda output: output.logits.flatten(0, 1))
+
+
 def fold_batch_norm(module):
     """Every batch norm is in a Sequential, behind its convolution."""
     for name, child in list(module.named_children()):
@@ -76,8 +119,10 @@ def make_network(name, folded):
     torch.manual_seed(1)
     if name == "gpt":
         return Network(gpt.Gpt().train(), *gpt.windows())
+    if name == "llama4x256":
+        return llama4x256()
     model = globals()[name]()
     if folded:
         fold_batch_norm(model)
-    x = torch.randn(INPUTS[name])
+    x = torch.randn((INPUTS | PYTHON_INPUTS)[name])
     return Network(model.train(), x, torch.arange(len(x)) % CLASSES)

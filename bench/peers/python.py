@@ -1,5 +1,8 @@
 """Both sides of the rows python.*: the same script with fakequant.torch and with the library that it replaces."""
 
+import functools
+
+import networks
 import quantized
 import step
 import torch
@@ -65,23 +68,51 @@ def large_modelopt(name, settings):
     return large(name, settings, fake_tensor_quant)
 
 
-def steps(name, settings, forms):
-    return step.step_side(f"step.{name.split('.')[2]}.int8", settings, forms)
+NETWORKS = ("mlp", "cnn", "resnet20", "resnet18", "llama4x256")
 
 
-NETWORKS = ("mlp", "cnn", "resnet20")
+def steps(name, settings, convert, bf16=False):
+    return step.step_side(f"step.{name.split('.')[2]}.int8", settings, {"": convert}, bf16)
 
 
-@row(*(f"python.step.{network}.int8/fakequant" for network in NETWORKS))
+@row(*(f"python.step.{network}.int8/fakequant" for network in NETWORKS), "python.step.llama4x256.8da4w/fakequant")
 def step_fakequant(name, settings):
-    return steps(name, settings, {"": quantized.fakequant_torch})
+    preset = name.rsplit(".", 1)[1].split("/")[0]
+    return steps(name, settings, functools.partial(quantized.fakequant_torch, preset=preset))
 
 
 @row(*(f"python.step.{network}.int8/modelopt_qat_int8" for network in NETWORKS))
 def step_modelopt(name, settings):
-    return steps(name, settings, {"": quantized.modelopt_int8})
+    return steps(name, settings, quantized.modelopt_int8)
 
 
-@row(*(f"python.step.{network}.int8/torch_fp32" for network in NETWORKS))
+@row("python.step.llama4x256.8da4w/torchao_8da4w")
+def step_torchao(name, settings):
+    return steps(name, settings, quantized.torchao_8da4w)
+
+
+@row(*(f"python.step.{network}.int8/{peer}" for network in NETWORKS for peer in ("torch_fp32", "torch_bf16")))
 def step_torch(name, settings):
-    return steps(name, settings, {"": lambda network: network.model})
+    return steps(name, settings, lambda network: network.model, bf16=name.endswith("bf16"))
+
+
+def first_step(settings, convert):
+    """A float network becomes a quantized one, and makes a step."""
+    torch.set_num_threads(settings.threads)
+
+    def run():
+        network = networks.make_network("resnet50", False)
+        network.model = convert(network)
+        step.training_step(network, channels_last=False, compiled=False, bf16=False)
+
+    return Side(run)
+
+
+@row("python.first_step.resnet50.int8/fakequant")
+def first_step_fakequant(name, settings):
+    return first_step(settings, quantized.fakequant_torch)
+
+
+@row("python.first_step.resnet50.int8/torch_fp32")
+def first_step_torch(name, settings):
+    return first_step(settings, lambda network: network.model)

@@ -68,7 +68,9 @@ class LoweredFunction(torch.autograd.Function):
 
 def _as_gradient(gradient, shape, dtype):
     """Returns a gradient with the shape and the type of its parameter."""
-    return None if gradient is None else gradient.reshape(shape).to(dtype)
+    if gradient is None or (gradient.shape == shape and gradient.dtype == dtype):
+        return gradient
+    return gradient.reshape(shape).to(dtype)
 
 
 # Custom operators. A part is an integer in graphs.

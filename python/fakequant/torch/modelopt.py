@@ -10,11 +10,18 @@ _fake_tensor_quant, _scaled_e4m3 = _fq.modelopt.fake_tensor_quant, _fq.modelopt.
 
 
 class _FakeQuantize(torch.autograd.Function):
-    """A function of the library. Its backward keeps one bit for each element."""
+    """A function of the library. Its backward keeps one bit for each element.
+
+    The call comes before the checks, because checks of each argument take as long as the call.
+    """
 
     @staticmethod
     def forward(ctx, x, function, arguments):
-        y, ctx.backward_function = function(make_dense(x), *arguments, True)
+        try:
+            y, ctx.backward_function = function(x.detach(), *arguments, True)
+        except (_fq.ArgumentError, AttributeError):  # as in _quantize
+            values = make_dense(checked(x, function.__name__))
+            y, ctx.backward_function = function(values, *map(_without_gradient, arguments), True)
         ctx.memory_format = torch.contiguous_format if y.is_contiguous() else torch.channels_last
         return y
 
@@ -34,19 +41,19 @@ def _without_gradient(value):
 
 def _with_gradient(function, x, *arguments):
     """Calls a function of the library with a recorded gradient. Positional arguments take half the time of keywords."""
-    return _FakeQuantize.apply(checked(x, function.__name__), function, [_without_gradient(a) for a in arguments])
+    return _FakeQuantize.apply(x, function, arguments)
 
 
 def _quantize(function, inputs, amax, bias, *rest):
-    """Tries the call without checks first, because checks of each argument take as long as the call."""
-    if type(inputs) is torch.Tensor and not inputs.requires_grad:
-        try:
-            return function(inputs, amax, bias, *rest)
-        except _fq.ArgumentError:
-            pass  # other strides, or a range that is a parameter. The calls below raise for other arguments.
-    if checked(inputs, function.__name__).requires_grad and torch.is_grad_enabled():
+    if not isinstance(inputs, torch.Tensor):
+        checked(inputs, function.__name__)  # raises
+    if inputs.requires_grad and torch.is_grad_enabled():
         return _with_gradient(function, inputs, amax, bias, *rest)
-    return function(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), *rest)
+    try:
+        return function(inputs, amax, bias, *rest)
+    except _fq.ArgumentError:  # other strides, or a tensor with a gradient. The call below raises for other arguments
+        values = _without_gradient(checked(inputs, function.__name__))
+        return function(values, _without_gradient(amax), _without_gradient(bias), *rest)
 
 
 def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, trt_high_precision_dtype=None,

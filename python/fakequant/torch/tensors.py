@@ -80,7 +80,7 @@ class _MeanGradient(torch.autograd.Function):
 
 def is_managed(module):
     """Returns whether fully_shard frees the memory of the parameters of a module after its forward."""
-    return getattr(module, "_is_fsdp_managed_module", False)
+    return module.__dict__.get("_is_fsdp_managed_module", False)  # getattr of a missing attribute is slow
 
 
 _UNUSED = {}  # {device: memory that all released parameters share}
@@ -107,6 +107,7 @@ class SharedParameters:
 
     def __init__(self, network, refs):
         self._network, self._refs, self._versions, self._device, self._copies = network, refs, None, None, {}
+        self._modules = dict.fromkeys(ref.module for ref in refs.values())
         self.pending = weakref.WeakSet()  # forward passes whose backward pass did not run yet
 
     def share(self, parameters):
@@ -122,7 +123,7 @@ class SharedParameters:
 
     def is_managed(self):
         """Returns whether fully_shard manages the parameters."""
-        return any(is_managed(ref.module) for ref in self._refs.values())
+        return any(map(is_managed, self._modules))
 
     def release(self, parameters):
         """Frees the copies of parameters ({name: tensor}) that fully_shard manages. The network does not read them before the next `share`."""
@@ -171,7 +172,7 @@ class SharedParameters:
                 self._refs[name].get().copy_(own)
         for ref in self._refs.values():
             if ref.name == "num_batches_tracked" and ref.module.training:
-                ref.module.num_batches_tracked += 1
+                ref.base().add_(1)
 
 
 # Calibration samples from the inputs of several calls. `calls` is a list of lists of tensors. If sizes differ, the last sample is filled
