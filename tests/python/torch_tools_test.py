@@ -73,6 +73,27 @@ def test_summary_shows_formats_and_coverage():
     assert "its quantizers are off" in str(table) and "84.4 % of the multiply-adds" in str(table)
 
 
+
+@pytest.mark.parametrize("layer, call", [
+    (nn.Linear(8, 12), lambda layer, x: layer(x)), (nn.Conv1d(6, 4, 3), lambda layer, x: layer(x)),
+    (nn.LSTM(8, 8, batch_first=True), lambda layer, x: layer(x)[0]), (nn.GRU(8, 8, batch_first=True), lambda layer, x: layer(x)[0]),
+    (nn.MultiheadAttention(8, 2, batch_first=True), lambda layer, x: layer(x, x, x)[0]),
+    (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), lambda layer, x: layer(x))], ids=lambda value: type(value).__name__)
+def test_summary_counts_each_matrix(layer, call):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return call(self.layer, x)
+
+    model = fqt.quantize(Model(), "int8", torch.randn(2, 6, 8))
+    positions = 2 * 6  # 2 samples of 6 rows; the kernel has 6 positions among 8 columns
+    matrices = sum(p.numel() for p in layer.parameters() if p.dim() > 1)
+    assert sum(row["multiply_adds"] for row in fqt.summary(model).rows) == matrices * positions
+
+
 def test_summary_has_the_form_of_modelopt(capsys):
     model = fqt.calibrate(fqt.quantize(network(), "w4a4", X), [X])
     fqt.print_quant_summary(model)

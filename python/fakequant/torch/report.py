@@ -98,7 +98,7 @@ def summary(model):
         path = paths.get(id(module), row["layer"])
         weight, read = (by_name.get(f"{path}.{role}_quantizer", {}) for role in ("weight", "input"))
         rows.append(row | {"weights": weight.get("format", ""), "inputs": read.get("format", ""), "amax": read.get("amax"),
-                           "multiply_adds": counts.get(path, 0)})
+                           "multiply_adds": counts.get(path, counts.get(row["layer"], 0))})
     total = sum(row["multiply_adds"] for row in rows)
     on_codes = sum(row["multiply_adds"] for row in rows if row["runs"] == "codes")
     return Summary(rows, on_codes / total if total else 0.0)
@@ -230,7 +230,10 @@ def _count_products(model, args, kwargs):
         stack.enter_context(torch.random.fork_rng(devices=[]))
         with warnings.catch_warnings():  # about other devices
             warnings.simplefilter("ignore")
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # the dispatch mode does not see its products of recurrent layers
+            # The dispatch mode does not see the products in fused operators: recurrent layers, and transformer layers in evaluation.
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+        torch.backends.mha.set_fastpath_enabled(False)
         products = stack.enter_context(_ProductCounter(matrices))
         model.eval()(*args, **kwargs)
     return products.counts
