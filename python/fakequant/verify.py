@@ -4,7 +4,7 @@ import os
 import numpy as np
 
 from . import _fakequant
-from .engines.onnx_session import TWO_BYTES, converted, keeping_numbers, open_session, session_inputs
+from .engines.onnx_session import TWO_BYTES, keeping_numbers, open_session, session_inputs
 
 
 def _formats(network):
@@ -116,41 +116,74 @@ def verify(self, path, data, samples=0, batch_size=256):
 
 
 class PartCheck:
-    """Compares each call of some parts in a `with` block with the file of the part. `folder` gets the files.
+    """Compares the codes in some parts of a model with the codes that ONNX Runtime computes in the file of the part. Both get the inputs of
+    the part in torch. In a `with` block each call of a part is compared. `folder` gets the files.
 
-    `outputs` is the number of outputs of parts. `different` of them differ by more than 1e-6 of the largest output, which rounding of the
-    engine's floats after the codes does not explain.
+    `codes` is the number of codes of activations that the engine computes, `different` of them differ.
     """
 
     def __init__(self, parts, folder):
-        self._parts, self._folder, self._sessions = [part for part in parts if part.states], folder, {}
-        self.outputs = self.different = 0
+        self._parts, self._folder, self._files = [part for part in parts if part.states], folder, {}
+        self.codes = self.different = 0
 
     def __enter__(self):
-        self._hooks = [part.register_forward_hook(self._compare) for part in self._parts]
+        self._hooks = [part.register_forward_hook(lambda part, inputs, y: self.compare(part, inputs)) for part in self._parts]
         return self
 
     def __exit__(self, *exception):
         for hook in self._hooks:
             hook.remove()
 
-    def _compare(self, part, inputs, y):
-        inputs = part.file_inputs(inputs)
-        session, reads_rows = self._session(part, [list(x.shape) for x in inputs])
-        arrays = [(x.reshape(-1, x.shape[-1]) if reads_rows else x).detach().cpu().numpy() for x in inputs]
-        is_joined = len(session.inputs) > len(arrays)  # rows of a model of several inputs
-        theirs = session.outputs(arrays[0]) if is_joined else session.run(
-            {own.name: converted(own, x) for own, x in zip(session.inputs, arrays)})[0]
-        difference = (y.detach() - y.new_tensor(theirs).reshape(y.shape)).abs()  # in the type of torch, which may have 16 bits
-        self.outputs += y.numel()
-        self.different += int((~(difference <= 1e-6 * np.abs(theirs).max(initial=0))).sum())
+    def compare(self, part, inputs):
+        """Adds the codes of a call of a part."""
+        arrays = [x.detach().cpu().numpy() for x in part.file_inputs(inputs)]
+        key = part.number, *(x.shape[1:] for x in arrays)
+        if key not in self._files:
+            own, reads_rows = part.for_file([list(x.shape) for x in arrays])
+            folder = os.path.join(self._folder, str(len(self._files)))
+            os.mkdir(folder)
+            self._files[key] = _PartFile(own, folder), reads_rows
+        file, reads_rows = self._files[key]
+        x = arrays[0] if len(arrays) == 1 else np.concatenate([x.reshape(len(x), -1).astype(np.float32) for x in arrays], 1)
+        codes, different = file.compare(np.ascontiguousarray(x.reshape(-1, x.shape[-1]) if reads_rows else x))
+        self.codes += codes
+        self.different += different
 
-    def _session(self, part, shapes):
-        """Returns (Session of the file of a part for inputs of these shapes, whether it reads rows)."""
-        key = part.number, *(tuple(shape[1:]) for shape in shapes)
-        if key not in self._sessions:
-            own, reads_rows = part.for_file(shapes)
-            draft = os.path.join(self._folder, f"{len(self._sessions)}.onnx")
-            own.share().export(draft)
-            self._sessions[key] = Session(draft, own.network), reads_rows
-        return self._sessions[key]
+
+class _PartFile:
+    """The exported file of a part in ONNX Runtime."""
+
+    def __init__(self, part, folder):
+        try:
+            from .engines.onnx_engine import Engine, count_different
+            from .engines.onnx_source import Source
+        except ImportError as error:
+            raise _fakequant.ArgumentError(f"[verify] this Python has no {error.name}: pip install onnx") from None
+        self._part, self._folder, path = part, folder, os.path.join(folder, "part.onnx")
+        part.share().export(path)
+        self._source, self._engine = Source(path), None
+        self._count_different = count_different
+        self._open = lambda codes: Engine(self._source, path, codes, *_settings(_formats(part.network)), 0, folder)
+
+    def compare(self, x):
+        """Returns (number of codes that the engine computes for some samples, how many of them differ)."""
+        codes = _Codes(self._part.share(), x)
+        if not codes.names:
+            return 0, 0
+        self._engine = self._engine or self._open(codes)
+        found = list(self._engine.compared_codes(codes, None, self._engine.codes(x)[0]))
+        return sum(own.size for _, _, own, _ in found), sum(self._count_different(own, theirs) for _, _, own, theirs in found)
+
+
+class _Codes:
+    """Codes of the activations of a batch, in the form that `engines` reads."""
+
+    def __init__(self, network, x):
+        _, self._codes, self._axes = network.predict_with_codes(x)
+        self.names = list(self._codes)
+
+    def codes(self, name, rows):
+        return self._codes[name]
+
+    def is_constant(self, name):
+        return self._axes.get(name, 0) is None

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/network/evaluation.h"
 #include "fakequant/network/network.h"
 #include "fakequant/report/calibration_page.h"
 #include "fakequant/train/data/subset.h"
@@ -127,6 +129,35 @@ std::string calibration_text(Network& self, nb::object data, const std::string& 
   });
 }
 
+/// Returns codes in a type that numpy has: 4-bit codes in bytes, 8-bit floats as u8 with their bits.
+Tensor numpy_codes(const Tensor& codes) {
+  if (bit_width(codes.dtype()) < 8) return unpack_codes(codes);
+  if (!is_storage_only(codes.dtype())) return codes;
+  Tensor bytes = Tensor::empty(codes.shape(), DType::u8);
+  std::memcpy(bytes.mutable_raw(), codes.raw(), static_cast<std::size_t>(codes.nbytes()));
+  return bytes;
+}
+
+/// Returns (output, {name: codes of an activation}, {name: axis of the samples, if it is not axis 0}).
+nb::tuple predict_with_codes(Network& self, nb::object x) {
+  const Tensor input = Call{"predict_with_codes"}.tensor(x, "x");
+  self.module().eval();
+  StateDict found;
+  unlocked([&] {
+    const NoGrad quiet;
+    PredictionParts parts(self, {.codes = true}, [&](const StateDict& part) { found = part; });
+    parts.add(input, self.module()(Variable(input)).tensor());
+    parts.finish();
+  });
+  nb::dict codes;
+  for (const auto& [name, tensor] : found.tensors())
+    if (name.starts_with("codes/"))
+      codes[name.substr(name.find('/') + 1).c_str()] = to_array(numpy_codes(tensor), false);
+  const auto axes = found.has_attribute("batch_axes") ? found.attribute("batch_axes").dump() : "{}";
+  return nb::make_tuple(to_array(found.at("logits"), false), codes,
+                        nb::module_::import_("json").attr("loads")(axes));
+}
+
 std::string plan_text(nb::handle plan, const std::string& title) {
   const auto text = nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(plan));
   return unlocked([&] {
@@ -152,6 +183,10 @@ void bind_inspection(nb::module_& m) {
       .def("summary", &summary_dict, arg("batch") = 1,
            "Returns the operators and costs of the model for a batch of this size: {'rows': [{'path', 'op', "
            "'output', 'parameters', 'multiply_adds', 'activation_bytes'}, ..], and the sums}.")
+      .def("predict_with_codes", &predict_with_codes, arg("x"),
+           "Returns (output of one batch, {name of a quantizer of activations: codes}, {name: axis of the "
+           "samples in the codes if it is not 0, None if they do not depend on the samples}). Codes of 8-bit "
+           "floats are their bits.")
       .def("calibration_html", &calibration_text, arg("data"), arg("title") = "calibration",
            arg("samples") = 512, arg("batch_size") = 64,
            "Returns an HTML page with the histogram of each quantizer on data, its range, and the range of "

@@ -18,7 +18,6 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # set before the import
 with required_packages(__name__, "onnxruntime onnx h5py"):
     import numpy as np
     import onnxruntime
-    from onnx import TensorProto
 
     from .counts import Counts, Predictions
     from .onnx_engine import Engine
@@ -42,38 +41,6 @@ MEASURED = ("1.31.1", "1.32.0")  # the versions whose figures are documented
 ALONE = 8  # number of samples that also run as a batch of one
 
 
-def expected_codes(source, name, kind, stored):
-    """Returns the codes of the library in the form of the engine's tensor, which includes the zero point. The engine adds 128 to the zero
-    point if it converts a signed tensor to unsigned."""
-    node = source.quantizer(name)
-    if kind in FLOAT8:
-        return stored.view(FLOAT8[kind]).astype(np.float32).view(np.int32)
-    moved = kind == TensorProto.UINT8 and source.code_type(node) == TensorProto.INT8
-    return stored.astype(np.int32) + source.zero_point(node) + (128 if moved else 0)
-
-
-def logical(expected, value, order):
-    """Returns the values with the channels first. `order` is a list of axes, or whether the kernel says that channels are last.
-    The shapes decide if they fit one way only, because the optimiser also moves the network's own transpositions. If the shapes
-    fit both ways, the order with fewer different codes is used."""
-    if isinstance(order, list):
-        return np.ascontiguousarray(np.transpose(value, order))
-    if value.ndim < 3:
-        return value
-    channels_last = order
-    moved = np.moveaxis(value, -1, 1)
-    first, last = value.shape == expected.shape, moved.shape == expected.shape
-    orders = [np.ascontiguousarray(order) for order in ([moved, value] if channels_last else [value, moved])]
-    if first and last:
-        return min(orders, key=lambda order: codes_different(expected, order))
-    return orders[0] if first == last or (last if channels_last else first) else orders[1]
-
-
-def codes_different(expected, value):
-    value = value.view(np.int32) if value.dtype == np.float32 else value
-    return int((expected.ravel() != value.ravel()).sum())
-
-
 def bits_different(expected, value):
     return int((expected.ravel().view(np.int32) != value.ravel().view(np.int32)).sum())
 
@@ -92,20 +59,17 @@ def count(engine, source, sides):
                 alone = [engine.logits(x[i:i + 1]) for i in range(min(ALONE, len(logits)))]
                 engine.alone_different = bits_different(logits[:ALONE], np.concatenate(alone))
             for side, file in zip(counts, files):
-                add(side, engine, source, file, rows, logits, values)
+                add(side, engine, file, rows, logits, values)
     return counts
 
 
-def add(counts, engine, source, file, rows, logits, values):
+def add(counts, engine, file, rows, logits, values):
     expected = file.logits(rows)
     if logits.shape != expected.shape:
         raise ValueError(f"its outputs are {list(logits.shape)}, and the outputs of the checkpoint {list(expected.shape)}")
     counts.add_logits(expected, logits)
-    agree, order_of = np.ones(len(expected), bool), {name: at for at, name in enumerate(source.producers)}
-    for name in sorted(engine.found, key=order_of.get):
-        tensor, order, kind = engine.found[name]
-        wanted = expected_codes(source, name, kind, file.codes(name, rows))
-        value = logical(wanted, values[tensor], order)
+    agree = np.ones(len(expected), bool)
+    for name, kind, wanted, value in engine.compared_codes(file, rows, values):
         counts.add_codes(name, wanted, value, kind not in FLOAT8)
         value = value.view(np.int32) if value.dtype == np.float32 else value
         if value.size == wanted.size:

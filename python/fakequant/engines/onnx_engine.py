@@ -171,6 +171,39 @@ def same_attributes(a, b):
     return {one.name: one for one in a.attribute} == {one.name: one for one in b.attribute}
 
 
+def _expected_codes(source, name, kind, stored):
+    """Returns the codes of the library in the form of the engine's tensor, which includes the zero point. The engine adds 128 to the zero
+    point if it converts a signed tensor to unsigned."""
+    node = source.quantizer(name)
+    if kind in FLOAT8:
+        return stored.view(FLOAT8[kind]).astype(np.float32).view(np.int32)
+    moved = kind == TensorProto.UINT8 and source.code_type(node) == TensorProto.INT8
+    return stored.astype(np.int32) + source.zero_point(node) + (128 if moved else 0)
+
+
+def _logical(expected, value, order):
+    """Returns the values with the channels first. `order` is a list of axes, or whether the kernel says that channels are last.
+    The shapes decide if they fit one way only, because the optimiser also moves the network's own transpositions. If the shapes
+    fit both ways, the order with fewer different codes is used."""
+    if isinstance(order, list):
+        return np.ascontiguousarray(np.transpose(value, order))
+    if value.ndim < 3:
+        return value
+    channels_last = order
+    moved = np.moveaxis(value, -1, 1)
+    first, last = value.shape == expected.shape, moved.shape == expected.shape
+    orders = [np.ascontiguousarray(order) for order in ([moved, value] if channels_last else [value, moved])]
+    if first and last:
+        return min(orders, key=lambda order: count_different(expected, order))
+    return orders[0] if first == last or (last if channels_last else first) else orders[1]
+
+
+def count_different(expected, value):
+    """Returns the number of different codes, all of them for another size. Floats are compared by their bits."""
+    value = value.view(np.int32) if value.dtype == np.float32 else value
+    return int((expected.ravel() != value.ravel()).sum()) if value.size == expected.size else expected.size
+
+
 class Engine:
     """The session as users run it, and a session with the codes as outputs.
 
@@ -180,7 +213,7 @@ class Engine:
     """
 
     def __init__(self, source, model, predictions, level, options, threads, folder):
-        self.level, self.options, self.threads = level, options, threads
+        self.source, self.level, self.options, self.threads = source, level, options, threads
         self.alone_different = self.exposed_different = 0
         saved = os.path.join(folder, "optimised.onnx")
         self.session = self.open(model, level, saved)
@@ -215,3 +248,14 @@ class Engine:
         first, *names = [output.name for output in self.inside.get_outputs()]
         logits, *values = self.inside.run([first, *names], session_inputs(self.inside, x))
         return {name.removeprefix("verify."): value for name, value in zip(names, values)}, logits
+
+    def compared_codes(self, file, rows, values):
+        """Yields (name, type, codes of the library, codes of the engine) for each quantizer of `found`, in the order of the file.
+
+        `file` has `codes(name, rows)`, the codes of some samples. `values` is the result of `codes`.
+        """
+        order_of = {name: at for at, name in enumerate(self.source.producers)}
+        for name in sorted(self.found, key=order_of.get):
+            tensor, order, kind = self.found[name]
+            wanted = _expected_codes(self.source, name, kind, file.codes(name, rows))
+            yield name, kind, wanted, _logical(wanted, values[tensor], order)

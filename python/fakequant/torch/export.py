@@ -281,25 +281,32 @@ def _name_values(splicer, inputs, outputs, sizes):
 # verify.
 
 def verify(model, path, x, batch=256):
-    """Compares the file of `export` in ONNX Runtime with the model, in evaluation mode. Returns {"outputs", "different", "flips", "max"}: the
-    number of outputs, of outputs with other bits, of samples with another largest output, and the largest difference.
+    """Compares the file of `export` in ONNX Runtime with the model, in evaluation mode. Returns {"outputs", "different", "flips", "max", "codes",
+    "different_codes"}: the number of outputs, of outputs with other bits, of samples with another largest output, and the largest difference.
 
-    The dict of a model of several parts also has `codes` and `different_codes`. They compare the outputs of each part, with the
-    inputs that torch gave it, so that differences of torch's layers do not count.
+    `codes` and `different_codes` count the codes of activations that ONNX Runtime computes. They compare each part with the inputs that torch
+    gave it, so that differences of torch's layers do not count.
 
     `x` is an input, or a tuple or dict of inputs. `batch` is the number of samples of a call.
     """
     require_parts(model, "verify")
     args, kwargs = split_arguments(x)
     only = only_module(model)
-    if only is None:
-        return _verify_graph(model, path, bind_inputs(model, args, kwargs), batch)
-    inputs = model.module_inputs(args, kwargs)
+    with tempfile.TemporaryDirectory() as drafts, _evaluation(model), torch.no_grad(), PartCheck(lowered_modules(model), drafts) as parts:
+        if only is None:
+            found = _verify_graph(model, path, bind_inputs(model, args, kwargs), batch)
+        else:
+            found = _verify_part(only, path, model.module_inputs(args, kwargs), batch, parts)
+    return found | {"codes": parts.codes, "different_codes": parts.different}
 
+
+def _verify_part(part, path, inputs, batch, parts):
+    """Compares the file of a model that is one part."""
     def batches(most):
         for chunk in zip(*(value.split(most or batch) for value in inputs)):
-            yield only.input_rows(chunk).cpu().numpy()
-    return compare(only.share(), path, batches)
+            parts.compare(part, chunk)
+            yield part.input_rows(chunk).cpu().numpy()
+    return compare(part.share(), path, batches)
 
 
 def _verify_graph(model, path, inputs, batch):
@@ -309,18 +316,16 @@ def _verify_graph(model, path, inputs, batch):
         raise file_error("verify", path, f"has the inputs {', '.join(own.name for own in session.inputs)}, and x "
                          f"{', '.join(name for name, _ in tensors)}: use x as in the example of quantize")
     found = {"outputs": 0, "different": 0, "flips": 0, "max": 0.0}
-    with (tempfile.TemporaryDirectory() as drafts, _evaluation(model), torch.no_grad(),
-          PartCheck(lowered_modules(model), drafts) as parts):
-        for chunk in _chunks(inputs, session, batch):
-            own = inputs.named_outputs(inputs.call(model, chunk))
-            theirs = session.run({name: x.cpu().numpy() for (name, _), x in zip(tensors, chunk)})
-            if [name for name, _ in own] != session.output_names:
-                raise file_error("verify", path, f"has the outputs {', '.join(session.output_names)}, and the model "
-                                 f"{', '.join(name for name, _ in own)}: it is the file of another model")
-            for (_, value), other in zip(own, theirs):
-                floats = value.is_floating_point()
-                add_differences(found, (value.float() if floats else value).cpu().numpy(), other.astype(np.float32) if floats else other, path)
-    return found | {"codes": parts.outputs, "different_codes": parts.different}
+    for chunk in _chunks(inputs, session, batch):
+        own = inputs.named_outputs(inputs.call(model, chunk))
+        theirs = session.run({name: x.cpu().numpy() for (name, _), x in zip(tensors, chunk)})
+        if [name for name, _ in own] != session.output_names:
+            raise file_error("verify", path, f"has the outputs {', '.join(session.output_names)}, and the model "
+                             f"{', '.join(name for name, _ in own)}: it is the file of another model")
+        for (_, value), other in zip(own, theirs):
+            floats = value.is_floating_point()
+            add_differences(found, (value.float() if floats else value).cpu().numpy(), other.astype(np.float32) if floats else other, path)
+    return found
 
 
 def _chunks(inputs, session, batch):
