@@ -247,3 +247,89 @@ def test_what_has_no_layer_is_left_to_torch_with_a_reason(function, reason):
     if reason is not None:
         assert any(reason in why for why in model.floats.values()), model.floats
     assert_equal_floats(model, net, SEQUENCES)
+
+
+def assigned_buffer(m, x):
+    y = m.a(x)
+    if m.training:
+        m.average = 0.9 * m.average + 0.1 * y.detach().mean(0)
+    return m.b(y - m.average)
+
+
+def kept_attribute(m, x):
+    m.state = torch.tanh(m.a(x) + m.state)
+    return m.b(m.state)
+
+
+def other_value_in_evaluation(m, x):
+    y = m.a(x)
+    z = m.b(y)
+    return [y, z] if m.training else z
+
+
+STATEFUL = [(assigned_buffer, {"average": torch.zeros(8)}), (kept_attribute, {"state": 0.0}), (other_value_in_evaluation, {})]
+
+
+@pytest.mark.parametrize("function, state", STATEFUL, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_forward_that_keeps_values_computes_as_torch(function, state):
+    """Three calls in training, then one in evaluation. The float model does not change in quantize."""
+    net = Net(function, **layers("a", "b"), **state)
+    twin, before = copy.deepcopy(net), copy.deepcopy(net.state_dict())
+    model = quantized(net, ROWS)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    model.load_state_dict(before, strict=False)
+    vars(model).update({name: value for name, value in state.items() if isinstance(value, float)})
+    with torch.no_grad(), fqt.quantizers_off(model):
+        for mode in (True, True, True, False):
+            torch.testing.assert_close(model.train(mode)(ROWS), twin.train(mode)(ROWS), rtol=1e-4, atol=1e-5)
+
+
+SCALARS = {"sum": lambda a, b: a.sum() + b.mean(), "loss": F.mse_loss, "product": lambda a, b: (a * b).sum() * 2, "dot": lambda a, b: (a.max() - b.min()).exp(),
+           "compare": lambda a, b: torch.where(a.sum() > b.sum(), a.sum(), b.sum())}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_values_without_axes_stay_with_torch(name):
+    net = Net(lambda m, x: (m.a(x), SCALARS[name](m.a(x), m.b(x))), **layers("a", "b"))
+    assert_equal_floats(quantized(net, ROWS), net, ROWS)
+
+
+def test_attention_without_samples_stays_with_torch():
+    net = Net(lambda m, x: m.attention(m.a(x), x, x)[0], attention=nn.MultiheadAttention(8, 2), **layers("a"))
+    assert_equal_floats(quantized(net, ROWS), net, ROWS)
+
+
+@pytest.mark.parametrize("compare", [torch.eq, torch.gt, torch.ne], ids=lambda function: function.__name__)
+def test_compares_the_integers_of_an_embedding(compare, tmp_path):
+    """The mask of padding as users compute it."""
+    ids = torch.tensor([[3, 1, 0, 0], [2, 4, 1, 0]])
+    net = Net(lambda m, x: m.a(m.words(x)) * compare(x, 1).unsqueeze(-1), words=nn.Embedding(6, 8), **layers("a"))
+    model = quantized(net, ids).eval()
+    assert_equal_floats(model, net, ids)
+    fqt.export(model, tmp_path / "model.onnx")
+    assert fqt.verify(model, tmp_path / "model.onnx", ids)["different"] == 0
+
+
+def test_keeps_the_modules_that_train_leaves_in_evaluation():
+    class Frozen(nn.Sequential):
+        def train(self, mode=True):
+            super().train(mode)
+            self[1].eval()
+            return self
+    net = Frozen(nn.Conv2d(8, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    model, mean = quantized(net, IMAGES).train(), net[1].running_mean.clone()
+    with fqt.quantizers_off(model):
+        torch.testing.assert_close(model(IMAGES), net.train()(IMAGES), rtol=1e-4, atol=1e-5)
+    assert torch.equal(net[1].running_mean, mean) and model.training and not model[1].training
+    assert not copy.deepcopy(model).train()[1].training
+
+
+def test_calibrates_a_head_with_several_sizes():
+    """A head that detectors call on each level of a pyramid. Its range has the values of all sizes."""
+    net = Net(lambda m, x: [m.head(level) for level in (x, 4 * x[..., ::2, ::2], x[..., :1, :1])], opaque=True, head=nn.Conv2d(8, 4, 3, padding=1))
+    model = quantized(net, IMAGES)
+    with torch.no_grad(), fqt.quantizers_off(model):
+        for y, wanted in zip(model(IMAGES), net(IMAGES)):
+            torch.testing.assert_close(y, wanted, rtol=1e-4, atol=1e-5)
+    amax, = (row["amax"] for row in fqt.quantizers(model) if row["name"].endswith("input_quantizer"))
+    assert float(torch.as_tensor(amax).max()) > float(IMAGES.abs().max())

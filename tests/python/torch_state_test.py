@@ -271,3 +271,19 @@ def test_trainer_resumes(preset, tmp_path):
     whole = run("whole", 4)
     run("half", 2)
     assert torch.equal(run("half", 4, str(tmp_path / "half" / "checkpoint-2")), whole)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_loads_the_learned_ranges_of_recurrent_layers(kind):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.head = kind(8, 6, bidirectional=True, batch_first=True), nn.Linear(12, 3)
+
+        def forward(self, x):
+            return self.head(self.rnn(x)[0])
+    x, net = torch.randn(4, 5, 8), Net()
+    model, other = (fqt.quantize(net, "w4a8", x) for _ in range(2))
+    fqt.calibrate(model, [x])
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.eval()(x), model.eval()(x))

@@ -273,6 +273,7 @@ def quantized_multihead(module, args, kwargs, config, name):
 def _multihead_call(module, query, key, config, name, weights_read):
     """Returns the MultiheadCall for queries and keys of these shapes. `key` is None for self-attention."""
     shapes = [list(shape) for shape in (query, key) if shape is not None]
+    require(all(len(shape) == 3 for shape in shapes), "its inputs have no axis of samples")
     shapes = [shape[1:] if module.batch_first else [shape[0], shape[2]] for shape in shapes]
     return MultiheadCall(module, shapes, config, name, weights_read)
 

@@ -112,7 +112,7 @@ class Quantized(nn.Module):
             raise Unsupported("it has hooks, which torch runs")
         self.origin, self._own = type(model), {name: value for name, value in vars(model).items()
                                                if name not in self.__dict__ and not name.startswith("_")}
-        self._structure = []
+        self._structure, self._frozen = [], _kept_in_evaluation(model)
         self._observe = self._token_mask = None  # function that records inputs, and the mask of their positions, in calibration
 
     def _set_reasons(self, partition, attention):
@@ -169,6 +169,13 @@ class Quantized(nn.Module):
             members["training"] = layer.training
             layer.__class__, layer.__dict__ = kind, members
         self._alone = {}
+
+    def train(self, mode=True):
+        """Sets the mode as `train` of the model, which may leave modules in evaluation (frozen batch norms)."""
+        super().train(mode)
+        for module in self._frozen if mode else ():
+            module.training = False
+        return self
 
     def forward(self, *inputs, **named):
         self.follow_structure()
@@ -264,6 +271,19 @@ class Quantized(nn.Module):
 
     def extra_repr(self):
         return list_reasons(self.floats)
+
+
+def _kept_in_evaluation(model):
+    """Returns the submodules that `train` of the model leaves in evaluation."""
+    if type(model).train is nn.Module.train:
+        return []
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.train()
+        return [module for module in modes if not module.training and module is not model]
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 # Quantized layers are layers of torch too, because users and peft look for nn.Linear.

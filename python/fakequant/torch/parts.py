@@ -13,7 +13,7 @@ from .graphs import NO_GRAPH, GraphPart, LoweredFunction, output_shape, register
 from .ops.refs import Constant, TensorRef
 from .passes import model_nodes
 from .state import QuantizerState, RangeLimiter, average, share_growth, split_state
-from .tensors import SharedParameters, as_float32, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
+from .tensors import SharedParameters, by_size, checked, concatenate_calls, concatenate_masks, drop_padded_rows, is_managed, make_dense
 
 
 class LoweredModule(GraphPart, nn.Module):
@@ -100,7 +100,8 @@ class LoweredModule(GraphPart, nn.Module):
 
     def _unknown_range(self, row):
         """Returns NaN for each range of a quantizer, or None if each input has a range of its own."""
-        fields, ref = row["descriptor"].dict(), self.refs.get(row["name"].split("_quantizer")[0])
+        fields, name = row["descriptor"].dict(), row["name"].removesuffix("_quantizer")
+        ref = self.refs.get(name, self.refs.get(name.removesuffix(".weight")))  # RNNs have quantizers below their parameters
         if not row["needs_amax"]:
             return None
         count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
@@ -199,19 +200,18 @@ class LoweredModule(GraphPart, nn.Module):
     def _choose_ranges(self, calls, masks, method):
         network = self.share()
         calls, masks, self.masked = drop_padded_rows(calls, masks)
-        mask = self._sample_mask(calls, masks)
-        if mask is None:
-            network.calibrate(self._samples(calls), method=method)
-        else:
-            self.masked += network.collect_ranges(self._samples(calls), method, mask=mask)["masked"]
-            network.choose_ranges(method)
+        sizes = [(self._samples(own), self._sample_mask(own, positions)) for own, positions in by_size(calls, masks)]
+        if len(sizes) == 1 and sizes[0][1] is None:
+            return network.calibrate(sizes[0][0], method=method)
+        self.masked += sum(network.collect_ranges(x, method, i > 0, mask=mask)["masked"] for i, (x, mask) in enumerate(sizes))
+        return network.choose_ranges(method)
 
     def _sample_mask(self, calls, masks):
         """Returns the mask of the samples [N, T], or None."""
         return concatenate_masks(calls, masks)
 
     def _samples(self, calls):
-        return concatenate_calls(calls)
+        return concatenate_calls(calls).float()
 
     # Parameters.
 
@@ -262,8 +262,8 @@ class LoweredModule(GraphPart, nn.Module):
             return self._run(read, parameters).to(self._output_type(inputs))
 
     def prepared(self, inputs):
-        """Returns the inputs as the network reads them. Floating-point inputs become float32."""
-        return [as_float32(x) for x in inputs]
+        """Returns the inputs as the network reads them, float32. Masks of attention keep their type."""
+        return [x if x.dtype in (torch.bool, torch.uint8) else x.float() for x in inputs]
 
     def check_inputs(self, inputs):
         """Raises ArgumentError for inputs that are no dense tensors on a device of the library."""
@@ -344,7 +344,7 @@ class LoweredModule(GraphPart, nn.Module):
 
     def input_rows(self, inputs):
         """Returns the inputs as the one array that the network reads."""
-        return as_float32(inputs[0]).contiguous()
+        return self.prepared(inputs)[0].contiguous()
 
     @contextlib.contextmanager
     def explained_errors(self):

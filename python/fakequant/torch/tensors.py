@@ -178,6 +178,14 @@ class SharedParameters:
 # Calibration samples from the inputs of several calls. `calls` is a list of lists of tensors. If sizes differ, the last sample is filled
 # with elements from the front, because ranges do not depend on order.
 
+def by_size(calls, masks):
+    """Yields (calls, masks) of each size of the samples. Sequences of other lengths have one size."""
+    sizes = [[x.shape[1 + (x.dim() > 2):] for x in inputs] for inputs in calls]
+    for size in sizes[:1] if len(calls[0]) > 1 else [size for i, size in enumerate(sizes) if size not in sizes[:i]]:
+        chosen = [i for i, own in enumerate(sizes) if len(calls[0]) > 1 or own == size]
+        yield [calls[i] for i in chosen], [masks[i] for i in chosen]
+
+
 def concatenate_calls(calls):
     """Returns the one input of all calls as samples [N, ..]. Sequences [N, L, ..] of other lengths are cut into samples as long as in the
     first call."""

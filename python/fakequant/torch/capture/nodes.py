@@ -192,6 +192,17 @@ def same_arguments(a, b):
     return a is b or (type(a) is type(b) and not isinstance(a, (torch.Tensor, torch.fx.Node)) and bool(a == b))
 
 
+def differ_in_constants(a, b):
+    """Returns whether two arguments of calls differ only in values that are not nodes."""
+    if isinstance(a, (tuple, list)) and type(a) is type(b) and len(a) == len(b):
+        return all(map(differ_in_constants, a, b))
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return all(differ_in_constants(value, b[key]) for key, value in a.items())
+    found = []
+    map_arg((a, b), found.append)
+    return same_arguments(a, b) or not (found or isinstance(a, slice))
+
+
 def _is_fixed(node):
     name, source = function_name(node), _first_tensor(node)
     if source is None or not (is_tensor(source) or "sizes_of" in source.meta) or is_constant(source):

@@ -24,10 +24,11 @@ from ..ops.functions import RANDOM
 from ..ops.layers import has_hooks, is_conv1d, is_drop_path
 from ..ops.refs import Unsupported, require
 from .interpreter import OrderedItems
-from .nodes import function_name, mark_constants, replace_writes, same_arguments
+from .nodes import differ_in_constants, function_name, mark_constants, replace_writes, same_arguments
 
 _LONGEST = 100  # characters of an error message
-_OF_MODULES = {name for name in vars(nn.Module()) if name != "training"}  # attributes of every module
+#: Attributes of every module that a forward does not change.
+_OF_MODULES = vars(nn.Module()).keys() - {"training", "_buffers", "_parameters", "_modules"}
 
 
 # Modules of torch whose own forward torch.fx cannot trace (fast paths, lengths). `is_causal` is a hint there, which changes no output.
@@ -86,14 +87,8 @@ class _AttributeProxy(torch.fx.Proxy):
         super().__init__(node, tracer)
         self._tensor = tensor
 
-    @property
-    def shape(self):
-        return self._tensor.shape
-
-    @property
-    def ndim(self):
-        return self._tensor.dim()
-
+    shape = property(lambda self: self._tensor.shape)
+    ndim = property(lambda self: self._tensor.dim())
     dtype = property(lambda self: self._tensor.dtype)
 
     def size(self, dim=None):
@@ -249,6 +244,14 @@ def trace(model, inputs, fixed_sizes=False):
             _restore(module, own, containers)
 
 
+def _check_kept_values(known):
+    """Raises Unsupported if the forward set a buffer or an attribute, which the next call may read. `known` is {module: values before}."""
+    for module, before in known.items():
+        for name, value in (vars(module) | module._buffers).items():
+            require(value is before.get(name, value) or not _has_proxy(value),
+                    f"the forward of {type(module).__name__} sets '{name}', which torch.fx does not record")
+
+
 def _restore(module, own, containers):
     """Restores the attributes of a module, and the contents of its dicts and lists. A forward may have stored proxies there."""
     for name in vars(module).keys() - own.keys():
@@ -276,6 +279,8 @@ def _trace_both_modes(model, inputs, fixed_sizes):
         node.meta |= {key: other.meta[key] for key in ("tensor_meta", "type", "value") if key in other.meta}
         args, kwargs = (map_arg(arguments, twins.get) for arguments in (other.args, other.kwargs))
         if not same_arguments((args, dict(kwargs)), (node.args, dict(node.kwargs))):
+            require(differ_in_constants((args, dict(kwargs)), (node.args, dict(node.kwargs))),
+                    f"{type(model).__name__} reads or returns other values in training than in evaluation")
             node.meta["in_evaluation"] = args, kwargs
     replace_writes(training.graph, dict(model.named_modules()))
     training.graph.eliminate_dead_code()
@@ -285,7 +290,9 @@ def _trace_both_modes(model, inputs, fixed_sizes):
 
 def _trace_mode(model, training, example=None):
     model.train(training)
+    known = {module: vars(module) | module._buffers for module in model.modules()}
     traced = torch.fx.GraphModule(model, _graph(model, example))
+    _check_kept_values(known)
     counted = set()  # batch norms that count their batches
     for node in reversed(list(traced.graph.nodes)):
         is_counting = _is_counting(node) and not node.users

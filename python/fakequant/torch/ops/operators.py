@@ -179,7 +179,7 @@ class Call:
         data = [value for value in values if isinstance(value, torch.fx.Node) and not is_constant(value)]
         require(data and all(is_tensor(value) for value in data), f"{self.function} of values that are not tensors")
         shapes_, rank = [node_shape(value) for value in data], rank or len(self.shape)
-        require(self.shape[:1] == shapes_[0][:1] and all(len(shape) == rank and shape[0] == shapes_[0][0] for shape in shapes_),
+        require(rank and self.shape[:1] == shapes_[0][:1] and all(len(shape) == rank and shape[0] == shapes_[0][0] for shape in shapes_),
                 f"{self.function} of inputs without the samples as axis 0")
         helpers, operands = [], []
         for i, value in enumerate(values):
