@@ -2,7 +2,8 @@
 
   hello      {"versions": {name: version}}
   tune JOB   {"ptq": percent, "qat": percent}, or {"reason": text} where the tool has not that format; JOB is JSON of
-             tool, format, network (a float checkpoint of fakequant's), data, seed, rate, epochs, batch
+             tool, format, network (a float checkpoint of fakequant's, or of "train"), data, seed, rate, epochs or steps, batch
+  train JOB  {"qat": percent}: trains a float network of torch_networks.py; JOB has its name as "model", and "network" is written
 """
 
 import copy
@@ -16,7 +17,9 @@ LIB = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [LIB, os.path.join(os.path.dirname(os.path.dirname(LIB)), "bench", "peers")]
 
 import peer  # noqa: E402
+import quantized  # noqa: E402
 import torch  # noqa: E402
+import torch_networks  # noqa: E402
 import torch_peer  # noqa: E402
 from formats import FORMATS, Unsupported  # noqa: E402
 from training import tune  # noqa: E402
@@ -26,10 +29,18 @@ from network import load  # noqa: E402
 CALIBRATION = 512  # images, as fakequant's
 
 
+def train_job(job):
+    torch.manual_seed(job["seed"])
+    network = torch_networks.make(job["model"])
+    tune(network, None, *torch_networks.load_data(job["data"], "train"), job)
+    torch.save({"model": job["model"], "state": network.state_dict()}, job["network"])
+    return {"qat": 100 * torch_peer.accuracy(network, *torch_networks.load_data(job["data"], "test"))}
+
+
 def tune_job(job):
     torch.manual_seed(job["seed"])
-    x, y = torch_peer.load(job["data"], "train")
-    test = torch_peer.load(job["data"], "test")
+    x, y = torch_networks.load_data(job["data"], "train")
+    test = torch_networks.load_data(job["data"], "test")
     network, tool = load(job["network"], x), importlib.import_module(f"{job['tool']}_tool")
     teacher = copy.deepcopy(network).eval() if tool.FOLLOWS_FLOAT else None
     try:
@@ -44,7 +55,9 @@ def tune_job(job):
 def answer(request):
     verb, _, rest = request.strip().partition(" ")
     try:
-        return {"versions": peer.versions()} if verb == "hello" else tune_job(json.loads(rest))
+        if verb == "hello":
+            return {"versions": peer.versions()}
+        return (train_job if verb == "train" else tune_job)(json.loads(rest))
     except Exception as error:  # the driver writes it into the report and continues
         return {"error": f"{type(error).__name__}: {error}"[:300]}
 
@@ -54,6 +67,7 @@ def main():
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    quantized.fakequant_package()
     for request in sys.stdin:
         print(json.dumps(answer(request)), file=replies, flush=True)
 
