@@ -33,7 +33,7 @@ class Case:
 
 @dataclass
 class TorchCase:
-    """A network of accuracy_peers/torch_networks.py, trained for `float_steps` and fine-tuned for `steps`."""
+    """A network of bench/peers/torch_networks.py, trained for `float_steps` and fine-tuned for `steps`."""
 
     network: str
     file: str

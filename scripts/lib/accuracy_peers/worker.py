@@ -29,6 +29,19 @@ from network import load  # noqa: E402
 CALIBRATION = 512  # images, as fakequant's
 
 
+class Fakequant:
+    """fakequant.torch with its defaults. Learned ranges are parameters of the model."""
+
+    FOLLOWS_FLOAT = False
+
+    @staticmethod
+    def quantized(network, wanted, x):
+        import fakequant.torch as fqt
+
+        preset = next(name for name, format in FORMATS.items() if format == wanted)
+        return fqt.calibrate(fqt.quantize(network.eval(), preset, x), [x])
+
+
 def train_job(job):
     torch.manual_seed(job["seed"])
     network = torch_networks.make(job["model"])
@@ -41,7 +54,8 @@ def tune_job(job):
     torch.manual_seed(job["seed"])
     x, y = torch_networks.load_data(job["data"], "train")
     test = torch_networks.load_data(job["data"], "test")
-    network, tool = load(job["network"], x), importlib.import_module(f"{job['tool']}_tool")
+    network = load(job["network"], x)
+    tool = Fakequant if job["tool"] == "fakequant" else importlib.import_module(f"{job['tool']}_tool")
     teacher = copy.deepcopy(network).eval() if tool.FOLLOWS_FLOAT else None
     try:
         model = tool.quantized(network, FORMATS[job["format"]], x[:CALIBRATION])
