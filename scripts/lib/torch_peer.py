@@ -115,7 +115,7 @@ def train(network, x, y, phase):
 def accuracy(network, x, y):
     network.eval()
     with torch.no_grad():
-        right = [(network(a).argmax(1) == b).double() for a, b in zip(x.split(256), y.split(256))]
+        right = [(network(a).argmax(-1) == b).double() for a, b in zip(x.split(256), y.split(256))]
     return torch.cat(right).mean().item()
 
 

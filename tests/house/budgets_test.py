@@ -19,7 +19,7 @@ SMALL = 30  # lines of a file that is too small to be one concept
 
 # name: (limit, aim)
 BUDGETS = {
-    "product lines": (155900, 120000),  # 4,000 lines of them are comments in sources since 2026-11-29
+    "product lines": (155700, 120000),  # 4,000 lines of them are comments in sources since 2026-11-29
     "files": (2230, 2000),
     "C++ files below 30 lines, per mille": (50, 80),
     "public headers": (126, 110),

@@ -31,6 +31,17 @@ class Case:
         return self.epochs // 4
 
 
+@dataclass
+class TorchCase:
+    """A network of bench/peers/torch_networks.py, trained for `float_steps` and fine-tuned for `steps`."""
+
+    network: str
+    file: str
+    batch: int
+    float_steps: int
+    steps: int
+
+
 BATCH, FLOAT_RATE = 64, 4e-3
 
 CASES = {
@@ -39,4 +50,13 @@ CASES = {
     "digits": Case("models/digits_cnn.json", "", "digits.h5", 40, ("--label-smoothing", "0.05")),
     "glyphs": Case("cnn", "", "glyphs.h5", 8),
     "resnet20": Case("resnet20", "", "digits.h5", 20),
+}
+
+TORCH_RATES = {"int8": (1e-4,), "w4a4": (2.5e-4, 1e-3)}  # of every tool; 4e-3 is worse in so few steps
+TORCH_PEERS = ("modelopt", "brevitas")
+TORCH_CASES = {
+    "resnet18, 100 steps": TorchCase("resnet18", "glyphs.h5", 128, 861, 100),
+    "resnet18, 287 steps": TorchCase("resnet18", "glyphs.h5", 128, 861, 287),
+    "mobilenetv3, 100 steps": TorchCase("mobilenetv3", "glyphs.h5", 128, 861, 100),
+    "llama, 100 steps": TorchCase("llama", "tinyshakespeare.txt", 16, 800, 100),
 }

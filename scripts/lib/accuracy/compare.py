@@ -13,7 +13,7 @@ from bench import report as bench_report
 from bench import setup
 
 from . import own
-from .cases import BATCH, CASES, COMPARED, rates
+from .cases import BATCH, CASES, COMPARED, FLOAT_RATE, TORCH_CASES, TORCH_PEERS, TORCH_RATES, rates
 
 FOLDER = "build/accuracy/peers"
 RESULTS = f"{FOLDER}/results.jsonl"
@@ -53,7 +53,7 @@ class Results:
 
 def peer_worker():
     python = setup.make_environment(tell)
-    return Worker([python, os.path.abspath("scripts/lib/accuracy_peers/worker.py")], setup.peer_environment(1),
+    return Worker([python, os.path.abspath("bench/accuracy/worker.py")], setup.peer_environment(1),
                   f"{FOLDER}/worker.log")
 
 
@@ -85,9 +85,35 @@ def compare(options):
                         job = {"tool": tool, "format": preset, "network": path, "data": data, "seed": seed, "rate": rate,
                                "epochs": case.fine_epochs, "batch": BATCH}
                         results.once(lambda: ask(worker, **job), data=name, tool=tool, format=preset, seed=seed, rate=rate)
+    return report(worker, [result for result in results.all.values() if wanted(result, options)])
+
+
+def compare_torch(options):
+    """All results of the networks of PyTorch, where fakequant.torch is one of the tools."""
+    folder = f"{FOLDER}/../torch"
+    os.makedirs(folder, exist_ok=True)
+    os.makedirs(FOLDER, exist_ok=True)
+    results, worker = Results(f"{folder}/results.jsonl"), peer_worker()
+    tools = ("fakequant", *(tool for tool in TORCH_PEERS if tool in options.tools))
+    for seed in range(1, options.seeds + 1):
+        for name, case in TORCH_CASES.items():
+            job = {"network": os.path.abspath(f"{folder}/{case.network}.{seed}.pt"), "seed": seed, "batch": case.batch,
+                   "data": os.path.abspath(os.path.join(options.data_folder, case.file))}
+            train = {**job, "model": case.network, "steps": case.float_steps, "rate": FLOAT_RATE}
+            made = results.once(lambda: worker.ask("train", json.dumps(train)),
+                                data=case.network, tool="float", format="float", seed=seed)
+            results.once(lambda: {"qat": made["qat"]}, data=name, tool="float", format="float", seed=seed)
+            for format, rates_of_format in TORCH_RATES.items():
+                for tool in tools:
+                    for rate in rates_of_format:
+                        results.once(lambda: ask(worker, **job, tool=tool, format=format, rate=rate, steps=case.steps),
+                                     data=name, tool=tool, format=format, seed=seed, rate=rate)
+    return report(worker, [result for result in results.all.values() if result["seed"] <= options.seeds])
+
+
+def report(worker, results):
     versions = worker.ask("hello")["versions"] if worker else {}
-    return {"machine": bench_report.machine(), "revision": bench_report.revision(), "versions": versions,
-            "results": [result for result in results.all.values() if wanted(result, options)]}
+    return {"machine": bench_report.machine(), "revision": bench_report.revision(), "versions": versions, "results": results}
 
 
 def wanted(result, options):

@@ -4,7 +4,7 @@ import json
 import statistics
 
 from . import chart
-from .cases import CASES, FORMATS, TOOLS
+from .cases import CASES, FORMATS, TOOLS, TORCH_CASES
 
 BITS = {"int8": 8, "w4a4": 4, "w3a3": 3, "w2a2": 2}  # of the picture: weights and activations alike
 LABELS = {"fakequant": "fakequant", **TOOLS}
@@ -68,7 +68,7 @@ def markdown(results):
     tools = [tool for tool in LABELS if any(key[2] == tool for key in figures)]
     lines = ["points from float after calibration, after fine-tuning ± deviation over seeds (ours less the peer's, same seeds)", "",
              f"| data, float, seeds | format | {' | '.join(LABELS[tool] for tool in tools)} |", "| --- " * (2 + len(tools)) + "|"]
-    for data in CASES:
+    for data in (*CASES, *TORCH_CASES):
         own = [r["qat"] for r in results if r["data"] == data and r["tool"] == "float"]
         for format in FORMATS:
             row = [figures.get((data, format, tool)) for tool in tools]
@@ -90,13 +90,13 @@ def pictures(results, folder):
                 file.write(chart.draw(f"{data}: accuracy over bits, after fine-tuning", lines, statistics.mean(level)))
 
 
-def write(report, folder):
+def write(report, folder, name="peers"):
     results = report["results"]
     report["summary"] = [dict(zip(("data", "format", "tool"), key), **figures) for key, figures in summary(results).items()]
-    with open(f"{folder}/peers.json", "w") as file:
+    with open(f"{folder}/{name}.json", "w") as file:
         json.dump(report, file, indent=1)
     text = markdown(results)
-    with open(f"{folder}/peers.md", "w") as file:
+    with open(f"{folder}/{name}.md", "w") as file:
         file.write(text + "\n")
     pictures(results, folder)
     print(text)

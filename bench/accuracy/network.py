@@ -1,15 +1,21 @@
-"""A float checkpoint of fakequant as a PyTorch module."""
+"""A float checkpoint as a PyTorch module."""
 
 import json
 
 import h5py
 import numpy as np
 import torch
+import torch_networks
 from torch_peer import Network
 
 
 def load(path, x):
-    """`x` are samples, to build the layers."""
+    """`x` are samples, to build the layers. A file .pt is one of torch_networks.py."""
+    if path.endswith(".pt"):
+        saved = torch.load(path)
+        network = torch_networks.make(saved["model"])
+        network.load_state_dict(saved["state"])
+        return network
     with h5py.File(path) as file:
         model = json.loads(file["attributes"][()])["model"]
         values = {name: torch.from_numpy(np.asarray(array)) for group in ("parameters", "buffers") if group in file
