@@ -93,8 +93,8 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   if (!codes.defined()) {
     const ops::LearnedRange learned{range_.learned(), params_.amax_gradient,
                                     gradient_factor(values, is_weight)};
-    codes = ops::quantize(values, grid_.input_grid(values), learned.amax.defined() ? &learned : nullptr,
-                          shared);
+    codes =
+        ops::quantize(values, grid_.input_grid(values), learned.amax.defined() ? &learned : nullptr, shared);
     if (shared) grid_.cache_codes(values, codes);
   }
   return d.fake_quant() ? codes : Variable(codes.quantized()->codes);
