@@ -5,6 +5,7 @@ import numpy as np
 
 from . import _fakequant
 from .engines.onnx_session import TWO_BYTES, keeping_numbers, open_session, session_inputs
+from .engines.processor import has_vnni
 
 
 def _formats(network):
@@ -32,7 +33,7 @@ def _settings(formats):
     """Returns the optimisation level and the session options of `fakequant verify`, which keep the numbers."""
     activations = [bits for bits, _, weight in formats if not weight]
     level, entries = keeping_numbers(any(not isinstance(bits, int) for bits, _, _ in formats), 4 in activations, not activations)
-    return level, entries | TWO_BYTES
+    return level, entries | (TWO_BYTES if has_vnni() is False else {})
 
 
 class Session:
