@@ -137,7 +137,7 @@ class PartCheck:
 
     def compare(self, part, inputs):
         """Adds the codes of a call of a part."""
-        arrays = [x.detach().cpu().numpy() for x in part.file_inputs(inputs)]
+        arrays = [x.detach().cpu().numpy().astype(np.float32, copy=False) for x in part.file_inputs(inputs)]  # ids too
         key = part.number, *(x.shape[1:] for x in arrays)
         if key not in self._files:
             own, reads_rows = part.for_file([list(x.shape) for x in arrays])
@@ -145,7 +145,7 @@ class PartCheck:
             os.mkdir(folder)
             self._files[key] = _PartFile(own, folder), reads_rows
         file, reads_rows = self._files[key]
-        x = arrays[0] if len(arrays) == 1 else np.concatenate([x.reshape(len(x), -1).astype(np.float32) for x in arrays], 1)
+        x = arrays[0] if len(arrays) == 1 else np.concatenate([x.reshape(len(x), -1) for x in arrays], 1)
         codes, different = file.compare(np.ascontiguousarray(x.reshape(-1, x.shape[-1]) if reads_rows else x))
         self.codes += codes
         self.different += different
