@@ -171,7 +171,7 @@ def test_exported_file_matches_the_model(model, digits, tmp_path):
     model.eval()
     fqt.export(model, str(tmp_path / "model.onnx"))
     found = fqt.verify(model, str(tmp_path / "model.onnx"), digits[0])
-    assert found == {"outputs": 640, "different": 0, "flips": 0, "max": 0.0}
+    assert found == {"outputs": 640, "different": 0, "flips": 0, "max": 0.0, "codes": 65536, "different_codes": 0}
     fqt.save(model, str(tmp_path / "model.h5"))
     again = fq.load(str(tmp_path / "model.h5"))
     again.eval()
