@@ -2,6 +2,7 @@
 
 import torch
 import torch_peer
+from networks import Residual
 from torch import nn
 from torch.nn import functional
 
@@ -13,20 +14,10 @@ def conv(inputs, outputs, kernel=3, stride=1, groups=1, activation=nn.Identity):
                          nn.BatchNorm2d(outputs), activation())
 
 
-class BasicBlock(nn.Module):
-    def __init__(self, inputs, outputs, stride):
-        super().__init__()
-        self.conv1, self.conv2 = conv(inputs, outputs, stride=stride, activation=nn.ReLU), conv(outputs, outputs)
-        self.shortcut, self.relu = conv(inputs, outputs, 1, stride) if stride > 1 else nn.Identity(), nn.ReLU()
-
-    def forward(self, x):
-        return self.relu(self.conv2(self.conv1(x)) + self.shortcut(x))
-
-
 def resnet18(width=16):
     """A quarter of the width of ResNet-18, and a first layer for images of 28 x 28."""
     widths = [width, width, 2 * width, 4 * width, 8 * width]
-    blocks = [BasicBlock(widths[stage + block], widths[stage + 1], 2 if stage and not block else 1)
+    blocks = [Residual(widths[stage + block], widths[stage + 1], 2 if stage and not block else 1)
               for stage in range(4) for block in range(2)]
     return nn.Sequential(conv(1, width, stride=2, activation=nn.ReLU), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                          nn.Linear(8 * width, CLASSES))

@@ -4,7 +4,7 @@ import os
 import numpy as np
 
 from . import _fakequant
-from .engines.onnx_session import TWO_BYTES, keeping_numbers, open_session, session_inputs
+from .engines.onnx_session import TWO_BYTES, count_different, keeping_numbers, open_session, session_inputs
 from .engines.processor import has_vnni
 
 
@@ -155,16 +155,9 @@ class _PartFile:
     """The exported file of a part in ONNX Runtime."""
 
     def __init__(self, part, folder):
-        try:
-            from .engines.onnx_engine import Engine, count_different
-            from .engines.onnx_source import Source
-        except ImportError as error:
-            raise _fakequant.ArgumentError(f"[verify] this Python has no {error.name}: pip install onnx") from None
-        self._part, self._folder, path = part, folder, os.path.join(folder, "part.onnx")
-        part.share().export(path)
-        self._source, self._engine = Source(path), None
-        self._count_different = count_different
-        self._open = lambda codes: Engine(self._source, path, codes, *_settings(_formats(part.network)), 0, folder)
+        self._part, self._folder, self._path = part, folder, os.path.join(folder, "part.onnx")
+        self._engine = None
+        part.share().export(self._path)
 
     def compare(self, x):
         """Returns (number of codes that the engine computes for some samples, how many of them differ)."""
@@ -172,15 +165,24 @@ class _PartFile:
         if not codes.names:
             return 0, 0
         self._engine = self._engine or self._open(codes)
-        found = list(self._engine.compared_codes(codes, None, self._engine.codes(x)[0]))
-        return sum(own.size for _, _, own, _ in found), sum(self._count_different(own, theirs) for _, _, own, theirs in found)
+        found = [(own.size, count_different(own, theirs))
+                 for _, _, own, theirs in self._engine.compared_codes(codes, None, self._engine.codes(x)[0])]
+        return tuple(map(sum, zip(*found))) if found else (0, 0)
+
+    def _open(self, codes):
+        try:
+            from .engines.onnx_engine import Engine
+            from .engines.onnx_source import Source
+        except ImportError as error:
+            raise _fakequant.ArgumentError(f"[verify] this Python has no {error.name}: pip install onnx") from None
+        return Engine(Source(self._path), self._path, codes, *_settings(_formats(self._part.network)), 0, self._folder)
 
 
 class _Codes:
     """Codes of the activations of a batch, in the form that `engines` reads."""
 
     def __init__(self, network, x):
-        _, self._codes, self._axes = network.predict_with_codes(x)
+        self._codes, self._axes = network.activation_codes(x)
         self.names = list(self._codes)
 
     def codes(self, name, rows):

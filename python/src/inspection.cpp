@@ -138,9 +138,9 @@ Tensor numpy_codes(const Tensor& codes) {
   return bytes;
 }
 
-/// Returns (output, {name: codes of an activation}, {name: axis of the samples, if it is not axis 0}).
-nb::tuple predict_with_codes(Network& self, nb::object x) {
-  const Tensor input = Call{"predict_with_codes"}.tensor(x, "x");
+/// Returns ({name: codes of an activation}, {name: axis of the samples, if it is not axis 0}).
+nb::tuple activation_codes(Network& self, nb::object x) {
+  const Tensor input = Call{"activation_codes"}.tensor(x, "x");
   self.module().eval();
   StateDict found;
   unlocked([&] {
@@ -150,12 +150,12 @@ nb::tuple predict_with_codes(Network& self, nb::object x) {
     parts.finish();
   });
   nb::dict codes;
+  constexpr std::string_view kPrefix = "codes/";
   for (const auto& [name, tensor] : found.tensors())
-    if (name.starts_with("codes/"))
-      codes[name.substr(name.find('/') + 1).c_str()] = to_array(numpy_codes(tensor), false);
+    if (name.starts_with(kPrefix))
+      codes[name.substr(kPrefix.size()).c_str()] = to_array(numpy_codes(tensor), false);
   const auto axes = found.has_attribute("batch_axes") ? found.attribute("batch_axes").dump() : "{}";
-  return nb::make_tuple(to_array(found.at("logits"), false), codes,
-                        nb::module_::import_("json").attr("loads")(axes));
+  return nb::make_tuple(codes, nb::module_::import_("json").attr("loads")(axes));
 }
 
 std::string plan_text(nb::handle plan, const std::string& title) {
@@ -183,10 +183,10 @@ void bind_inspection(nb::module_& m) {
       .def("summary", &summary_dict, arg("batch") = 1,
            "Returns the operators and costs of the model for a batch of this size: {'rows': [{'path', 'op', "
            "'output', 'parameters', 'multiply_adds', 'activation_bytes'}, ..], and the sums}.")
-      .def("predict_with_codes", &predict_with_codes, arg("x"),
-           "Returns (output of one batch, {name of a quantizer of activations: codes}, {name: axis of the "
-           "samples in the codes if it is not 0, None if they do not depend on the samples}). Codes of 8-bit "
-           "floats are their bits.")
+      .def("activation_codes", &activation_codes, arg("x"),
+           "Returns ({name of a quantizer of activations: codes}, {name: axis of the samples in the codes if "
+           "it is not 0, None if they do not depend on the samples}) of one batch. Codes of 8-bit floats are "
+           "their bits.")
       .def("calibration_html", &calibration_text, arg("data"), arg("title") = "calibration",
            arg("samples") = 512, arg("batch_size") = 64,
            "Returns an HTML page with the histogram of each quantizer on data, its range, and the range of "

@@ -73,7 +73,6 @@ def test_summary_shows_formats_and_coverage():
     assert "its quantizers are off" in str(table) and "84.4 % of the multiply-adds" in str(table)
 
 
-
 @pytest.mark.parametrize("layer, call", [
     (nn.Linear(8, 12), lambda layer, x: layer(x)), (nn.Conv1d(6, 4, 3), lambda layer, x: layer(x)),
     (nn.LSTM(8, 8, batch_first=True), lambda layer, x: layer(x)[0]), (nn.GRU(8, 8, batch_first=True), lambda layer, x: layer(x)[0]),

@@ -87,7 +87,7 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const QuantDescriptor& d = params_.descriptor;
   // Several readers of one input share its codes, so that the input is rounded once. A weight outlives the
   // recording, and a layer may run in two recordings before the first backward pass. On `meta` its codes are
-  // shared too: there they stand for the codes that WeightCodes keeps, and only their memory is counted.
+  // shared too, so that a memory plan counts them once, as WeightCodes keeps them on other devices.
   const bool shared = !is_weight || values.device().is_meta();
   Variable codes = shared ? grid_.cached_codes(values) : Variable();
   if (!codes.defined()) {

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from .onnx_session import open_session, session_inputs
+from .onnx_session import count_different, open_session, session_inputs
 from .onnx_source import DYNAMIC, FLOAT8, INT4, MOVES, ON_GRIDS
 
 CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16, "int16": TensorProto.INT16,
@@ -196,12 +196,6 @@ def _logical(expected, value, order):
     if first and last:
         return min(orders, key=lambda order: count_different(expected, order))
     return orders[0] if first == last or (last if channels_last else first) else orders[1]
-
-
-def count_different(expected, value):
-    """Returns the number of different codes, all of them for another size. Floats are compared by their bits."""
-    value = value.view(np.int32) if value.dtype == np.float32 else value
-    return int((expected.ravel() != value.ravel()).sum()) if value.size == expected.size else expected.size
 
 
 class Engine:

@@ -62,6 +62,12 @@ def session_inputs(session, x):
     return {part.name: converted(part, own.reshape(len(x), *part.shape[1:])) for part, own in zip(declared, parts)}
 
 
+def count_different(expected, value):
+    """Returns the number of different codes, all of them for another size. Floats are compared by their bits."""
+    value = value.view(np.int32) if value.dtype == np.float32 else value
+    return int((expected.ravel() != value.ravel()).sum()) if value.size == expected.size else expected.size
+
+
 def time_file(path, least, most, seconds, threads):
     """Returns the median time of a run in milliseconds. It runs `least` times, and up to `most` times within `seconds`."""
     session = open_session(path, "all", {}, threads)

@@ -19,7 +19,7 @@ class _FakeQuantize(torch.autograd.Function):
     def forward(ctx, x, function, arguments):
         try:
             y, ctx.backward_function = function(x.detach(), *arguments, True)
-        except (_fq.ArgumentError, AttributeError):  # as in _quantize
+        except (_fq.ArgumentError, AttributeError):  # as in _quantize, or x is not a tensor
             values = make_dense(checked(x, function.__name__))
             y, ctx.backward_function = function(values, *map(_without_gradient, arguments), True)
         ctx.memory_format = torch.contiguous_format if y.is_contiguous() else torch.channels_last

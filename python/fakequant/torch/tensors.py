@@ -179,11 +179,16 @@ class SharedParameters:
 # with elements from the front, because ranges do not depend on order.
 
 def by_size(calls, masks):
-    """Yields (calls, masks) of each size of the samples. Sequences of other lengths have one size."""
-    sizes = [[x.shape[1 + (x.dim() > 2):] for x in inputs] for inputs in calls]
-    for size in sizes[:1] if len(calls[0]) > 1 else [size for i, size in enumerate(sizes) if size not in sizes[:i]]:
-        chosen = [i for i, own in enumerate(sizes) if len(calls[0]) > 1 or own == size]
-        yield [calls[i] for i in chosen], [masks[i] for i in chosen]
+    """Returns a list of (calls, masks) for each size of the samples. Sequences of other lengths and calls with several inputs have one
+    size."""
+    groups = {}
+    for inputs, mask in zip(calls, masks):
+        x = inputs[0]
+        size = x.shape[1 + (x.dim() > 2):] if len(inputs) == 1 else None
+        own, positions = groups.setdefault(size, ([], []))
+        own.append(inputs)
+        positions.append(mask)
+    return list(groups.values())
 
 
 def concatenate_calls(calls):
