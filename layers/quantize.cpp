@@ -9,6 +9,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/log.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/detail/float_products.h"
 #include "fakequant/layers/detail/layer_roles.h"
@@ -204,12 +205,19 @@ class Quantizing {
   /// Merges the rules that name a layer by its path or by its role in the graph.
   MergedRules fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
     std::vector<std::string> names = edges_.role_names(use.path);
+    if (!use.has_weight && !multiplies(use.path)) names.emplace_back("@sums");
     if (residual_sums_.contains(use.path)) names.emplace_back("@residual");
     for (const auto& name : names)
       for (std::size_t i = 0, count = paths.size(); i < count; ++i)
         // "@first.weight_quantizer" next to "conv1.weight_quantizer": rules may name the role.
         if (paths[i].starts_with(use.path)) paths.push_back(name + paths[i].substr(use.path.size()));
     return detail::merge_rules(config_, model_.at(use.path).type(), paths, matched_);
+  }
+
+  /// Whether the module is a product of two activations.
+  bool multiplies(const std::string& path) {
+    const Module& module = model_.at(path);
+    return detail::is_attention(module) || traits(module.type()).is_product;
   }
 
   MergedRules input_fields(const detail::QuantizableUse& use, std::size_t i) {
@@ -275,7 +283,7 @@ class Quantizing {
 
   /// Roles may match nothing: an embedding at an edge has no quantizers, and not all networks have residuals.
   void warn_unmatched(const std::string& pattern) {
-    for (const char* name : {"@first.", "@last.", "@residual."})
+    for (const char* name : {"@first.", "@last.", "@sums.", "@residual."})
       if (pattern.starts_with(name)) return;
     warnings_.push_back(fmt::format("the pattern '{}' matches no quantizer: the nearest are {}", pattern,
                                     fmt::join(detail::nearest(pattern, names_, 3), ", ")));

@@ -20,7 +20,7 @@ constexpr double kLowRate = 5e-4;
 constexpr std::int64_t kFullRateSteps = 300;
 constexpr int kBits = 8, kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
 
-// Returns whether the pattern selects by position in the graph: @first, @last, @residual.
+// Returns whether the pattern selects by position in the graph: @first, @last, @sums, @residual.
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
 
 bool names_attention(const std::string& pattern) {
@@ -161,6 +161,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFunction = "preset_config";
 constexpr const char* kEdges[] = {"@first.*", "@last.*"};  // also the matrices of a recurrent layer
+constexpr const char* kSums = "@sums.*";
 constexpr const char* kResidualSums = "@residual.*";
 
 void add_rule(ordered_json& config, const std::string& pattern, const char* field,
@@ -243,6 +244,10 @@ void check_edge_bits(std::int64_t bits, const QatDefaults& defaults) {
            "edge_bits is {}: use 8 (E4M3) or 0 with blocks of 4-bit floats", bits);
 }
 
+bool rounds_inputs_to_integers(const QatDefaults& defaults) {
+  return std::ranges::find(defaults.integers, "input_quantizer") != defaults.integers.end();
+}
+
 std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_string(bits) + " bits" : "E4M3"; }
 
 constexpr std::int64_t kSamples = 512, kBatch = 64;
@@ -315,6 +320,9 @@ ordered_json preset_config(const std::string& preset, const PresetChoices& choic
   // Later rules win: the rules of the edges must follow the rules of all layers.
   if (bits > 0 && (method == "scale_sweep" || sweeps(whole))) take_back_sweep_at_edges(config);
   if (bits > 0) add_edge_rules(config, defaults, bits);
+  // Additions and pools have no products that fewer bits would make faster.
+  if (bits > 0 && defaults.activation_bits <= kLowBits && rounds_inputs_to_integers(defaults))
+    add_rule(config, kSums, "num_bits", bits);
   if (defaults.float_residuals) add_rule(config, kResidualSums, "enable", false);
   return config;
 }

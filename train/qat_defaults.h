@@ -27,7 +27,9 @@ struct QatDefaults {
   int activation_bits = 8;            ///< fewest bits of an activation
   std::string method = "max";         ///< calibration method of activations, a calib_method
   std::string weight_method = "max";  ///< calibration method of weights, a calib_method
-  int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for the bits of the format
+  /// Bits of the first and the last layer, and of the inputs of layers without weights (`@sums`) if
+  /// activations have 4 bits or fewer. 0 for the bits of the format.
+  int edge_bits = 0;
   /// Quantizers of every layer that have static integers: "weight_quantizer", "input_quantizer".
   std::vector<std::string> integers = {};
   /// Names in `integers` whose integers have at most 3 bits in fixed blocks. The first and the last layer

@@ -15,6 +15,7 @@ namespace fq::qat_preset_test {
 namespace {
 
 using nlohmann::ordered_json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string preset_text(const std::string& preset, const PresetChoices& choices = {}) {
@@ -42,6 +43,23 @@ TEST(QatPreset, KeepsFloatSumsForCodeAddingEngines) {
     EXPECT_EQ(last_rule(preset), R"({"pattern":"@residual.*","enable":false})") << preset;
   for (const char* preset : {"int8_weight_only", "int2_blockwise", "8da4w", "q4_0", "int8_dynamic"})
     EXPECT_THAT(last_rule(preset), ::testing::Not(HasSubstr("@residual"))) << preset;
+}
+
+TEST(QatPreset, AdditionsHaveEightBitsBesideFourBitProducts) {
+  const auto bits = [](const std::string& preset, const PresetChoices& choices = {}) {
+    const auto model = test::residual_net();
+    quantize(*model, QuantConfig::from_json(preset_config(preset, choices)), {1, 1, 8, 8});
+    std::vector<int> out;
+    for (const char* path : {"conv2.weight_quantizer", "conv2.input_quantizer", "add.input_quantizer",
+                             "add.input_quantizer_1", "gap.input_quantizer", "fc.input_quantizer"})
+      out.push_back(dynamic_cast<TensorQuantizer&>(model->at(path)).descriptor().num_bits().bits());
+    return out;
+  };
+  EXPECT_THAT(bits("w4a4"), ElementsAre(4, 4, 8, 8, 8, 8));
+  EXPECT_THAT(bits("w2a2"), ElementsAre(2, 2, 8, 8, 8, 8));
+  EXPECT_THAT(bits("w4a8"), ElementsAre(4, 8, 8, 8, 8, 8));
+  EXPECT_THAT(bits("w4a4", {.weight_method = {}, .edge_bits = 6}), ElementsAre(4, 4, 6, 6, 6, 6));
+  EXPECT_THAT(bits("w4a4", {.weight_method = {}, .edge_bits = 0}), ElementsAre(4, 4, 4, 4, 4, 4));
 }
 
 TEST(QatPreset, WeightMethodIsARule) {

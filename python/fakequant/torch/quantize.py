@@ -392,7 +392,7 @@ def _library_warnings(model, excluded):
     found = [message for message in lowered[0].warnings if FLOAT_MESSAGE not in message] if len(lowered) == 1 else []
     names = list(dict.fromkeys(name for module in lowered for name in module.quantizer_names))
     for pattern in lowered[0].unmatched:
-        if pattern not in excluded and all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@residual")):
+        if pattern not in excluded and all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@sums", "@residual")):
             found.append(f"the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(nearest_names(pattern, names))}")
     return found
 
