@@ -284,6 +284,10 @@ NETWORKS = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {**BERT, "num_key_value_heads": 2}, {"input_ids": (0, 1), "attention_mask": (0, 1)}),
     "bert": ("BertForSequenceClassification", "BertConfig", BERT, {"input_ids": (0, 1)}),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", {**BERT, "num_key_value_heads": 2, "num_local_experts": 4}, {"input_ids": (0, 1)}),
+    # Biases, weights [in, out] and another order of the gate; a router with a parameter of its own.
+    "gpt_oss": ("GptOssForCausalLM", "GptOssConfig", {**BERT, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 4,
+                                                      "num_experts_per_tok": 2}, {"input_ids": (0, 1)}),
+    "phimoe": ("PhimoeForCausalLM", "PhimoeConfig", {**BERT, "num_key_value_heads": 2, "num_local_experts": 4}, {"input_ids": (0, 1)}),
     "vit": ("ViTForImageClassification", "ViTConfig", {**BERT, "image_size": 16, "patch_size": 4}, {"pixel_values": (0,)}),
 }
 
@@ -291,18 +295,18 @@ NETWORKS = {
 FLOAT_EXPERTS = {"preset": "int8", "rules": [{"pattern": "*experts*", "enable": False}]}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_exports_transformers(name, tmp_path):
+@pytest.mark.parametrize("name, config", [*((name, "int8") for name in NETWORKS), ("mixtral", FLOAT_EXPERTS)])
+def test_exports_transformers(name, config, tmp_path):
     transformers = pytest.importorskip("transformers", reason="there are no transformers beside torch")
     torch.manual_seed(0)
-    kind, config, fields, dynamic = NETWORKS[name]
+    kind, own_config, fields, dynamic = NETWORKS[name]
 
     def batch(size, length):
         mask = torch.ones(size, length, dtype=torch.int64)
         mask[0, :3] = 0
         made = {"input_ids": torch.randint(2, 64, (size, length)), "attention_mask": mask, "pixel_values": torch.randn(size, 3, 16, 16)}
         return {key: made[key] for key in dynamic}
-    model = quantized(getattr(transformers, kind)(getattr(transformers, config)(**fields)), config=FLOAT_EXPERTS, **batch(3, 12))
+    model = quantized(getattr(transformers, kind)(getattr(transformers, own_config)(**fields)), config=config, **batch(3, 12))
     path, axes = tmp_path / "x.onnx", ("N", "T")
     fqt.export(model, path, dynamic_shapes={key: {axis: axes[axis] for axis in own} for key, own in dynamic.items()})
     inputs, outputs = values(path)
@@ -328,6 +332,7 @@ class Branch(nn.Module):
 @pytest.mark.parametrize("call, error, words", [
     (lambda model, path: fqt.export(model, path.parent / "no" / "x.onnx"), fq.FileError, r"there is no folder .*/no\. Create it"),
     (lambda model, path: fqt.export(model, path, target="npu"), fq.ArgumentError, "npu"),
+    (lambda model, path: fqt.export(model, path, torch.randn(2, 8)), fq.ArgumentError, "target is a Tensor.*example_input"),
     (lambda model, path: fqt.export(model.bfloat16(), path), fq.ArgumentError, r"is torch.bfloat16, .*model\.float\(\)"),
     (lambda model, path: fqt.export(model, path, opset=13), fq.ArgumentError, "opset is 13: layers that torch writes require opset 18"),
     (lambda model, path: fqt.export(model, path, dynamic_shapes={"x": {0: "N"}}), fq.ArgumentError,

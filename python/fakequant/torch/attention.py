@@ -344,9 +344,14 @@ _active = _Active()
 def _enter(module, args):
     if torch.compiler.is_compiling():
         products = module._modules.get("products_on_codes")
-        if products is not None and any(lowered.states for lowered in products.lowered_modules().values()):
-            raise _fq.ArgumentError(f"[fakequant.torch] a graph of torch cannot have the experts of {type(module).__name__} on codes: quantize with "
-                                    "the rule {'pattern': '*experts*', 'enable': False}")
+        if products is not None and products.are_on_codes():
+            if products.computes_every_expert:
+                return  # by Products.every_expert
+            if not torch.compiler.is_exporting() or products.has_experts():
+                raise _fq.ArgumentError(f"[fakequant.torch] a graph of torch cannot have the products of {type(module).__name__} with its parameters on "
+                                        f"codes: quantize with the rule {{'pattern': '*{products.name}*', 'enable': False}}")
+            _active.redirects.append(_Redirect(module).__enter__())
+            return
         if not any(attend.attend.states for attend in module._modules.get("attends", ())):
             return  # torch computes all of its attention
     _active.redirects.append(_Redirect(module).__enter__())

@@ -45,6 +45,8 @@ def export(model, path, target="ort", opset=0, emulate=False, example_input=None
     without onnxscript. Raises FileError if the path cannot be written.
     """
     require_parts(model, "export")
+    if not isinstance(target, str):
+        raise _fq.ArgumentError(f"[export] target is a {type(target).__name__}: use the name of an engine. An example is example_input=..")
     format = file_format(path, format)
     if format != "onnx":
         if target != "ort" or opset or emulate or dynamic_shapes is not None:
@@ -101,14 +103,37 @@ def _require_onnxscript():
 def _dense_experts(model):
     """Lets transformers compute mixtures of experts by operators that ONNX has."""
     models = [module for module in model.modules() if hasattr(module, "set_experts_implementation")]
+    if not models:
+        yield
+        return
     before = [module.get_experts_implementation() for module in models]
+    chosen = [products for products in map(_experts_on_codes, model.modules()) if products is not None]
+    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     try:
+        ALL_EXPERTS_FUNCTIONS["batched_mm"] = _compute_experts  # set_experts_implementation takes only names of its own
+        for products in chosen:
+            products.computes_every_expert = True
         for module in models:
             module.set_experts_implementation("batched_mm")
         yield
     finally:
+        del ALL_EXPERTS_FUNCTIONS["batched_mm"]
+        for products in chosen:
+            products.computes_every_expert = False
         for module, implementation in zip(models, before):
             module.set_experts_implementation(implementation)
+
+
+def _experts_on_codes(module):
+    """Returns the Products of experts whose forward transformers can replace, or None."""
+    products = module._modules.get("products_on_codes") if hasattr(module, "_apply_gate") else None
+    return products if products is not None and products.has_experts() and products.are_on_codes() else None
+
+
+def _compute_experts(module, *args, **kwargs):
+    from transformers.integrations.moe import batched_mm_experts_forward
+    products = _experts_on_codes(module)
+    return products.every_expert(module, *args, **kwargs) if products is not None else batched_mm_experts_forward(module, *args, **kwargs)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,11 @@ def find_product(module, function, args, kwargs):
 
 
 def _shares_memory(a, b):
-    return a.device == b.device and a.dtype == b.dtype and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    return a is b or a.device == b.device and a.dtype == b.dtype and _address(a) == _address(b)
+
+
+def _address(x):
+    return x.untyped_storage()._cdata if torch.compiler.is_exporting() else x.untyped_storage().data_ptr()
 
 
 def _view_of(name, parameter, weight, function):
@@ -77,6 +81,7 @@ class Products(nn.Module):
     def __init__(self, module, found, config, path):
         super().__init__()
         self.floats, self._token_mask, self._recorded = {}, None, None
+        self.name, self.computes_every_expert = path.rpartition(".")[2], False
         self._keys = [key for name, expert in found for key in _experts(module, name, expert)]
         self._keys = list(dict.fromkeys(self._keys))
         swapped = {name: is_swapped for (name, _), is_swapped in found.items()}
@@ -85,6 +90,33 @@ class Products(nn.Module):
 
     def lowered_modules(self):
         return {_child(*key): getattr(self, _child(*key)) for key in self._keys}
+
+    def are_on_codes(self):
+        return any(lowered.states for lowered in self.lowered_modules().values())
+
+    def has_experts(self):
+        return any(expert is not None for _, expert in self._keys)
+
+    def every_expert(self, module, hidden_states, top_k_index, top_k_weights):
+        """Returns the sum of all experts [tokens, features] by their weights, 0 for those that a token did not choose. A graph cannot choose
+        products by values. Arguments are those of transformers' `ExpertsInterface`."""
+        total, first = 0, "gate_up_proj" if module.has_gate else "up_proj"
+        for expert in range(len(module.down_proj)):
+            x = self._with_bias(module, first, expert, hidden_states)
+            x = module._apply_gate(x) if module.has_gate else module.act_fn(x)
+            x = self._with_bias(module, "down_proj", expert, x)
+            if module.has_post_expert_norm:
+                x = module.post_expert_norm(x)
+            total = total + x * (top_k_weights * (top_k_index == expert)).sum(-1, keepdim=True)
+        return total.to(hidden_states.dtype)
+
+    def _with_bias(self, module, name, expert, x):
+        if (name, expert) in self._keys:
+            y = self._product(name, expert, x)
+        else:
+            weight = getattr(module, name)[expert]
+            y = x @ weight if module.is_transposed else functional.linear(x, weight)
+        return y + getattr(module, f"{name}_bias")[expert] if module.has_bias else y
 
     def record_inputs(self):
         """Computes in floats until `stop_recording`. Returns {name: list of (inputs of a call, mask of positions)}, which grows with each
