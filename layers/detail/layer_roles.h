@@ -1,7 +1,7 @@
 #pragma once
 
-/// Roles of layers in the graph, which rules of a config name: @first, @last and @residual. A layer without weight is @sums,
-/// unless it multiplies activations.
+/// Roles of layers in the graph, which rules of a config name: @first, @last and @residual. A layer without
+/// weight is @sums, unless it multiplies activations.
 
 #include <set>
 #include <string>

@@ -232,6 +232,43 @@ def test_matrices_of_experts_run_on_codes(grouped):
     model.experts(torch.randn(4, 8), torch.tensor([3, 3, 2, 0]))  # experts that the data did not reach
 
 
+@pytest.mark.parametrize("opaque", [False, True])
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_weights_that_torch_computes_run_on_codes(name, opaque, tmp_path):
+    parametrization = getattr(torch.nn.utils.parametrizations, name)
+    conv = nn.Conv1d(6, 8, 3, padding=1)
+    net = Net(lambda m, x: m.head(F.relu(m.conv(x)).mean(2)), opaque, conv=conv if name == "orthogonal" else parametrization(conv),
+              head=parametrization(nn.Linear(8, 4)))
+    x, own = SEQUENCES, copy.deepcopy(net)
+    model = quantized(net, x)  # spectral_norm would change its vectors if it were read in training mode
+    assert {row["layer"]: row["runs"] for row in fqt.layers(model)} == {"conv": "codes", "head": "codes"}
+    for mode in False, True:
+        with fqt.quantizers_off(model):
+            y, wanted = model.train(mode)(x), own.train(mode)(x)
+            torch.testing.assert_close(y, wanted)
+    y.square().sum().backward()
+    wanted.square().sum().backward()
+    torch.testing.assert_close([p.grad for p in net.parameters()], [p.grad for p in own.parameters()])
+    torch.testing.assert_close(dict(net.named_buffers()), dict(own.named_buffers()))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    before = model.eval()(x)
+    model.train()(x).square().sum().backward()
+    optimizer.step()
+    after = model.eval()(x)
+    assert not torch.equal(before, after)  # the codes follow the parameters
+    fqt.save(model, tmp_path / "model.pt")
+    assert torch.equal(fqt.load(tmp_path / "model.pt", own).eval()(x), after)
+    assert torch.equal(copy.deepcopy(model)(x), after)
+
+
+def test_old_hooks_that_compute_weights_name_the_remedy():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        net = nn.Sequential(torch.nn.utils.weight_norm(nn.Linear(8, 8)), nn.Linear(8, 2))
+    rows = {row["layer"]: row for row in fqt.layers(quantized(net, ROWS))}
+    assert rows["0"]["runs"] == "torch" and "use torch.nn.utils.parametrizations.weight_norm" in rows["0"]["why"]
+
+
 @pytest.mark.parametrize("function, reason", [
     (lambda m, x: m.b(m.a(x).transpose(0, 1).transpose(0, 1)), "a transpose that moves the axis of samples"),
     (lambda m, x: m.b(torch.softmax(m.a(x), 0)), "softmax along the axis of samples"), (lambda m, x: m.b(m.a(x) - m.a(x).mean()), "mean over all axes"),

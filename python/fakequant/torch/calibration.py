@@ -24,16 +24,18 @@ def calibrating(model, method=""):
     modes, recorded = {module: module.training for module in model.modules()}, []
     try:
         model.eval()
-        recorded = [part.record_inputs() for part in parts]
-        yield model
+        try:
+            recorded = [part.record_inputs() for part in parts]
+            yield model
+        finally:
+            for part in parts:
+                part.stop_recording()
+        for part, calls in zip(parts, recorded):
+            for name, lowered in part.lowered_modules().items():
+                lowered.calibrate([inputs for inputs, _ in calls[name]], method, [positions for _, positions in calls[name]])
     finally:
-        for part in parts:
-            part.stop_recording()
         for module, mode in modes.items():
             module.training = mode
-    for part, calls in zip(parts, recorded):
-        for name, lowered in part.lowered_modules().items():
-            lowered.calibrate([inputs for inputs, _ in calls[name]], method, [positions for _, positions in calls[name]])
 
 
 def calibrate(model, data, samples=512, method="", mask=None):

@@ -16,7 +16,8 @@ from .capture.trace import is_torch_layer, is_wrapped, trace
 from .ops.layers import has_hooks, has_matrix
 from .ops.products import Products
 from .ops.refs import Unsupported
-from .parts import LoweredModule, lower
+from .ops.subgraph import lower
+from .parts import LoweredModule
 from .passes import Partition
 from .state import QuantizerState, shallow_copy
 from .tensors import as_float32, checked
@@ -74,7 +75,9 @@ class Quantized(nn.Module):
         self._recording_steps = make_steps(graph, attention=list(attention))
         self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))
         self.fixed_inputs = partition.fixed_inputs()
-        self.train(model.training)
+        self.training = model.training
+        for own in (*self.lowered_modules().values(), *attention.values()):
+            own.train(model.training)
 
     def _build_parts(self, model, graph, config, whole, path):
         """Returns the Partition, its subgraphs and their LoweredModules. Torch runs a node whose layer the library rejects."""
@@ -255,6 +258,8 @@ class Quantized(nn.Module):
                 raise
         if name in self._own:
             return self._own[name]
+        if name in self._modules.get("parametrizations", ()):
+            return self.parametrizations[name]()
         if hasattr(self.origin, name):
             raise AttributeError(f"[fakequant.torch] a quantized model has only the forward of {self.origin.__name__}: call "
                                  f"{self.origin.__name__}.{name}(model, ..) if the method calls the model")

@@ -1,5 +1,6 @@
 """quantize: a model of torch with quantized layers. parameter_groups: the groups for its optimizer."""
 import collections.abc
+import contextlib
 import dataclasses
 import difflib
 import inspect
@@ -8,17 +9,16 @@ import warnings
 
 import torch
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
-from torch.nn.utils.parametrize import is_parametrized
-from torch.overrides import TorchFunctionMode
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 from torch.utils._pytree import tree_map_only
 
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_calls
+from .capture.example import ExampleCalls
 from .capture.trace import is_torch_layer
 from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
-from .ops.layers import has_hooks, has_matrix, has_weight
-from .ops.products import Products, find_product
+from .ops.layers import has_hooks, has_matrix
+from .ops.products import Products
 from .ops.refs import Unsupported, require
 from .passes import LayerNames, join_path
 from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
@@ -61,17 +61,13 @@ def quantize(model, config="int8", example_input=None, whole=True, filter_fn=Non
     excluded = _exclude_layers(config, model, filter_fn)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: use an input of the model, for example next(iter(loader))[0]")
-    _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
-    out, replacements, calls = _quantized(model, args, named, config, whole)
-    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values() if ref.expression is None}
-    _check_parameters((name, module) for name, module in model.named_modules() if module in lowered_layers)
-    for lowered, edges in _edges(out, replacements, calls):
-        lowered.configure(config, learned, edges)
-    _add_states(out, replacements)
+    with _fixed_parametrizations(model):
+        _check_parameters((name, module) for name, module in model.named_modules() if has_matrix(module))
+        out = _quantized_model(model, args, named, config, learned, whole)
+        count_multiply_adds(out, model, args, named)
     out.__dict__[RECIPE] = {"config": given, "whole": whole, "excluded": [pattern.removesuffix(".*") for pattern in excluded],
                             "example": (_without_values(args), _without_values(named))}
-    count_multiply_adds(out, model, args, named)
     for message in [*_library_warnings(out, excluded), *_attention_weights_warning(model, out), *floats_warning(out)]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
@@ -217,8 +213,32 @@ def _check_parameters(modules):
 
 # The quantized model.
 
+@contextlib.contextmanager
+def _fixed_parametrizations(model):
+    """Sets parametrizations to evaluation: in training, spectral_norm changes its buffers when a weight is read."""
+    trained = [own for module in model.modules() if isinstance(module, ParametrizationList) for own in module.modules() if own.training]
+    try:
+        for module in trained:
+            module.training = False
+        yield
+    finally:
+        for module in trained:
+            module.training = True
+
+
+def _quantized_model(model, args, named, config, learned, whole):
+    """Returns the quantized model with its states."""
+    out, replacements, calls = _quantized(model, args, named, config, whole)
+    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values() if ref.expression is None}
+    _check_parameters((name, module) for name, module in model.named_modules() if module in lowered_layers)
+    for lowered, edges in _edges(out, replacements, calls):
+        lowered.configure(config, learned, edges)
+    _add_states(out, replacements)
+    return out
+
+
 def _quantized(model, inputs, named, config, whole):
-    """Returns (quantized model, {module of the float model: its replacement}, _ExampleCalls or None). The calls are given if the submodules
+    """Returns (quantized model, {module of the float model: its replacement}, ExampleCalls or None). The calls are given if the submodules
     are quantized one by one."""
     try:
         bound = _bind(model, inputs, named)
@@ -228,7 +248,7 @@ def _quantized(model, inputs, named, config, whole):
         out = quantized(model, inputs, config, whole)
         return out, {model: out}, None
     except Unsupported as why:
-        submodules = _Submodules(_ExampleCalls(model, inputs, named), config)
+        submodules = _Submodules(ExampleCalls(model, inputs, named), config)
         out = submodules.copy(model, str(why))
         if not quantized_parts(out):
             raise _fq.ArgumentError(": ".join(["[quantize] the model has no layer that can be quantized", *float_reasons(out)])) from why
@@ -238,7 +258,7 @@ def _quantized(model, inputs, named, config, whole):
 @dataclasses.dataclass
 class _Submodules:
     """Quantizes the submodules of a model one by one. `replacements` is {module of the float model: its replacement}."""
-    calls: "_ExampleCalls"
+    calls: ExampleCalls
     config: dict
     replacements: dict = dataclasses.field(default_factory=dict)
 
@@ -265,7 +285,7 @@ class _Submodules:
     def _replace(self, child, path):
         calls = self.calls
         try:
-            require(not is_parametrized(child), "torch computes its weight again in each call (parametrize)")
+            require(not is_parametrized(child) or is_torch_layer(child), "torch computes its weight again in each call (parametrize)")
             if type(child) is nn.MultiheadAttention and child in calls.arguments:
                 self.replacements[child] = quantized_multihead(child, *calls.arguments[child], self.config, path)
                 return self.replacements[child]
@@ -276,83 +296,6 @@ class _Submodules:
         except Unsupported as reason:
             why = str(reason)
         return self.copy(child, why, path)
-
-
-class _ExampleCalls:
-    """Calls of modules when the model runs on the example.
-
-    `arguments` is {module: (args, kwargs)} of the first call, `inputs` is {module: args} of the first call with tensors only. `attention`
-    is {module: list of (shapes of queries, keys and values, scale)} of the attention calls in its own forward. `products` is {module:
-    {(parameter, expert): whether the weight is [in, out]}} of its products with own parameters. `first` and `last` are the layers with a
-    weight that were called first and last.
-    """
-
-    def __init__(self, model, args, kwargs):
-        self.inputs, self.arguments, self.attention, self.products, self._running = {}, {}, {}, {}, []
-        self.first = self.last = None
-        modes, fast, hooks = {module: module.training for module in model.modules()}, torch.backends.mha.get_fastpath_enabled(), []
-        try:
-            torch.backends.mha.set_fastpath_enabled(False)  # the fast path does not call the modules
-            for module in model.modules():
-                hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
-                hooks.append(module.register_forward_hook(self._leave, always_call=True))
-            with torch.no_grad(), _CallObserver(self):
-                model.eval()(*args, **kwargs)
-        except _fq.Error:
-            raise
-        except Exception as error:  # of the model's own code
-            given = ", ".join(_describe(value) for value in (*args, *kwargs.values()))
-            message = (str(error).strip() or "no message").splitlines()[0]
-            raise _fq.ArgumentError(f"[quantize] {type(model).__name__} does not take example_input, {given}: {type(error).__name__}: "
-                                    f"{message}") from error
-        finally:
-            for hook in hooks:
-                hook.remove()
-            torch.backends.mha.set_fastpath_enabled(fast)
-            for module, mode in modes.items():
-                module.training = mode
-
-    def _enter(self, module, args, kwargs):
-        self._running.append(module)
-        self.arguments.setdefault(module, (args, kwargs))
-        if has_weight(module):
-            self.first, self.last = self.first or module, module
-        if not kwargs and args and all(isinstance(value, torch.Tensor) for value in args):
-            self.inputs.setdefault(module, args)
-
-    def _leave(self, module, args, output):
-        if self._running and self._running[-1] is module:
-            self._running.pop()
-
-    def add_attention(self, shapes, scale):
-        if self._running:
-            self.attention.setdefault(self._running[-1], []).append((shapes, scale))
-
-
-    def add_product(self, function, args, kwargs):
-        found = find_product(self._running[-1], function, args, kwargs) if self._running else None
-        if found is not None:
-            name, expert, is_swapped = found
-            self.products.setdefault(self._running[-1], {})[name, expert] = is_swapped
-
-
-class _CallObserver(TorchFunctionMode):
-    def __init__(self, calls):
-        super().__init__()
-        self._calls = calls
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is scaled_dot_product_attention:
-            given = dict(zip(("query", "key", "value"), args)) | kwargs
-            self._calls.add_attention([list(given[name].shape) for name in ("query", "key", "value")], given.get("scale"))
-        else:
-            self._calls.add_product(function, args, kwargs)
-        return function(*args, **kwargs)
-
-
-def _describe(value):
-    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
 
 
 def _edges(model, replacements, calls):

@@ -18,6 +18,7 @@ from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
+from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 from torch.utils._pytree import tree_leaves
 
 from ..ops.functions import RANDOM
@@ -228,6 +229,8 @@ def trace(model, inputs, fixed_sizes=False):
     `fixed_sizes` makes all sizes but the number of samples numbers, so that the forward may depend on them. Raises Unsupported if torch.fx
     cannot trace the forward of the model.
     """
+    if is_parametrized(model) and is_torch_layer(model):
+        model = _plain_layer(model)
     kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
     require(not {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY} <= kinds, "its forward has *args and keyword-only arguments")
     modes = {module: module.training for module in model.modules()}
@@ -364,6 +367,14 @@ def _graph(model, example):
     return graph
 
 
+def _plain_layer(model):
+    """Returns a copy whose weights are parameters, for a layer whose weights torch computes."""
+    twin = object.__new__(type_before_parametrizations(model))
+    twin.__dict__ = dict(vars(model))
+    twin._parameters = model._parameters | {name: nn.Parameter(getattr(model, name).detach()) for name in model.parametrizations}
+    return twin
+
+
 @contextlib.contextmanager
 def _without_log(name):
     """Drops the messages of a logger. Errors are raised in addition."""
@@ -386,7 +397,7 @@ def _without_traceback():
 
 def is_torch_layer(module):
     """Returns whether a module is a class of torch.nn."""
-    return type(module).__module__.startswith("torch.nn.")
+    return type_before_parametrizations(module).__module__.startswith("torch.nn.")
 
 
 def _trace_error(model, error):

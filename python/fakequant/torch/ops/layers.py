@@ -1,12 +1,14 @@
 """Layer types of the library (docs/models.md) for modules of torch."""
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
 from .functions import ROWS, adaptive_pool, alpha_dropout, avg_pool, dropout, max_pool, pad, pair, resize
-from .refs import Constant, TensorRef, require
+from .refs import Constant, TensorRef, parametrized, require
 from .shapes import reshape_layers
 
 _EPS = (1e-12, 1.0)  # limits of the library
+_REPLACED_HOOKS = {"WeightNorm": "weight_norm", "SpectralNorm": "spectral_norm"}
 _RANDOM_LAYERS = ("dropout", "channel_dropout", "alpha_dropout", "drop_path")
 
 
@@ -15,6 +17,13 @@ _RANDOM_LAYERS = ("dropout", "channel_dropout", "alpha_dropout", "drop_path")
 def has_hooks(module):
     """Returns whether torch runs hooks in addition to the forward of a module."""
     return any((module._forward_pre_hooks, module._forward_hooks, module._backward_hooks, module._backward_pre_hooks))
+
+
+def hooks_reason(module):
+    """Returns why the hooks of a module stay with torch."""
+    name = type(module).__name__
+    old = [_REPLACED_HOOKS[kind] for kind in (type(hook).__name__ for hook in module._forward_pre_hooks.values()) if kind in _REPLACED_HOOKS]
+    return f"{name} has a hook of torch.nn.utils.{old[0]}: use torch.nn.utils.parametrizations.{old[0]}" if old else f"{name} has hooks, which torch runs"
 
 
 def is_conv1d(m):
@@ -64,14 +73,16 @@ def module_layer(m):
         return "linear", {"out_features": m.weight.shape[1], "in_features": m.weight.shape[0]}
     if is_drop_path(m):
         return dropout(m.drop_prob or 0.0, kind="drop_path")
-    require(type(m) in MODULES, f"{type(m).__name__} has no layer here")
-    return MODULES[type(m)](m)
+    kind = type_before_parametrizations(m)
+    require(kind in MODULES, f"{kind.__name__} has no layer here")
+    return MODULES[kind](m)
 
 
 def _with_shapes(m, source, target):
     """Returns the layers of a module whose options depend on the shapes, or None."""
-    if type(m) in _WINDOWED:
-        require(len(source) == _WINDOWED[type(m)] + 2, f"{type(m).__name__} of an input without an axis of samples")
+    kind = type_before_parametrizations(m)
+    if kind in _WINDOWED:
+        require(len(source) == _WINDOWED[kind] + 2, f"{kind.__name__} of an input without an axis of samples")
     if type(m) in _ADAPTIVE:
         return adaptive_pool(*_ADAPTIVE[type(m)], source, m.output_size, getattr(m, "return_indices", False))
     if isinstance(m, nn.Upsample) and type(m) in (nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d):
@@ -227,7 +238,11 @@ def tensor_refs(m):
         return _attention_refs(m)
     names = [name for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]]
     row = m.padding_idx if isinstance(m, nn.Embedding) else None
-    return {name: TensorRef(m, name, transposed=is_conv1d(m) and name == "weight", still_row=row) for name in names}
+    refs = {name: TensorRef(m, name, transposed=is_conv1d(m) and name == "weight", still_row=row) for name in names}
+    if is_parametrized(m):
+        require(row is None, "an embedding with padding_idx whose weight is parametrized")
+        refs |= {name: parametrized(m, name) for name in m.parametrizations}
+    return refs
 
 
 def _attention_refs(m):

@@ -1,9 +1,11 @@
 """Translates nodes of torch.fx (modules, functions, methods of tensors) into layers of the library."""
+import dataclasses
 import inspect
 import math
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ..capture.interpreter import caller_path, make_step
 from ..capture.nodes import (
@@ -19,8 +21,8 @@ from ..capture.nodes import (
 )
 from . import shapes, weights
 from .functions import ALONG_AXIS, ELEMENTWISE, POOLS, RANDOM, adaptive_pool, local_response_norm, pad, resize
-from .layers import has_hooks, mode_module, module_layer, module_layers, module_refs
-from .refs import Constant, Expression, HelperNode, Lowering, TensorRef, Unsupported, constant, require
+from .layers import has_hooks, hooks_reason, mode_module, module_layer, module_layers, module_refs
+from .refs import Constant, Expression, HelperNode, Lowering, TensorRef, Unsupported, constant, parametrized, require
 
 #: Other names of functions and methods of torch, without the underscore of in-place forms.
 _ALIASES = {"iadd": "add", "isub": "sub", "subtract": "sub", "imul": "mul", "multiply": "mul", "itruediv": "div", "truediv": "div",
@@ -57,7 +59,10 @@ class OperatorLowering:
         """Returns the TensorRef of a constant node."""
         if node.op == "get_attr":
             path, _, name = node.target.rpartition(".")
-            return TensorRef(self.modules[path], name, **change)
+            module = self.modules[path]
+            if is_parametrized(module, name):
+                return dataclasses.replace(parametrized(module, name), **change)
+            return TensorRef(module, name, **change)
         source, swapped = _transposed(node)
         if swapped:
             return self.ref(source, **change | {"transposed": not change.get("transposed", False)})
@@ -79,6 +84,7 @@ class OperatorLowering:
         steps = [make_step(used) for used in found if used.op != "get_attr"]
         sizes = {size.name: size.meta["fixed"] for used in found for size in used.all_input_nodes if "fixed" in size.meta}
         refs = {base: self.ref(base) for base in bases}
+        require(all(ref.expression is None for ref in refs.values()), "a function of a weight that is parametrized")
         expression = Expression(tuple(steps), "", {base.name: ref for base, ref in refs.items()}, sizes)
         if not bases:
             return Constant(expression.value(None)), "value", None
@@ -120,7 +126,7 @@ class OperatorLowering:
 
     def _module(self, node):
         module = self.modules[node.target]
-        require(not has_hooks(module), f"{type(module).__name__} has hooks, which torch runs")
+        require(not has_hooks(module), hooks_reason(module))
         if isinstance(module, nn.MultiheadAttention):
             return weights.multihead(self, node)
         require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")

@@ -98,8 +98,8 @@ class Products(nn.Module):
         return any(expert is not None for _, expert in self._keys)
 
     def every_expert(self, module, hidden_states, top_k_index, top_k_weights):
-        """Returns the sum of all experts [tokens, features] by their weights, 0 for those that a token did not choose. A graph cannot choose
-        products by values. Arguments are those of transformers' `ExpertsInterface`."""
+        """Computes every expert for every token, because a graph cannot choose products by values. Returns the sum by weights [tokens, features].
+        An expert that a token did not choose has weight 0. Arguments as for `ExpertsInterface` of transformers."""
         total, first = 0, "gate_up_proj" if module.has_gate else "up_proj"
         for expert in range(len(module.down_proj)):
             x = self._with_bias(module, first, expert, hidden_states)

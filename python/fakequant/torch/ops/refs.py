@@ -41,6 +41,30 @@ class Expression:
         """Returns the result. Torch records its gradient."""
         return run_constant(self.steps, self.sizes | {self.base: base} | {name: ref.get() for name, ref in self.others.items()})
 
+    def redirected(self, modules):
+        return dataclasses.replace(self, others={name: ref.redirected(modules) for name, ref in self.others.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Parametrization:
+    """A weight that torch computes from parameters of its own: a ParametrizationList of torch.nn.utils.parametrize."""
+    parametrizations: nn.Module
+    others: dict
+
+    def value(self, base):
+        return self.parametrizations()
+
+    def redirected(self, modules):
+        return Parametrization(modules.get(self.parametrizations, self.parametrizations),
+                               {name: ref.redirected(modules) for name, ref in self.others.items()})
+
+
+def parametrized(module, name):
+    """Returns the TensorRef of a weight that torch computes."""
+    own = module.parametrizations[name]
+    first, *others = [TensorRef(own, key) for key, _ in own.named_parameters(recurse=False)]
+    return dataclasses.replace(first, expression=Parametrization(own, {ref.name: ref for ref in others}))
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorRef:
@@ -55,7 +79,7 @@ class TensorRef:
     shape: tuple = None
     transposed: bool = False
     mask: str = ""
-    expression: Expression = None
+    expression: "Expression | Parametrization" = None
     still_row: int = None
 
     def base(self):
@@ -78,9 +102,8 @@ class TensorRef:
 
     def redirected(self, modules):
         """Returns the reference with other modules, {module: its replacement}."""
-        expression = self.expression and dataclasses.replace(
-            self.expression, others={name: ref.redirected(modules) for name, ref in self.expression.others.items()})
-        return dataclasses.replace(self, module=modules.get(self.module, self.module), expression=expression)
+        return dataclasses.replace(self, module=modules.get(self.module, self.module),
+                                   expression=self.expression and self.expression.redirected(modules))
 
     def _added_to_scores(self, mask):
         seen = ~mask if self.mask == "hidden" and mask.dtype == torch.bool else mask
