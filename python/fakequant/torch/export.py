@@ -72,7 +72,7 @@ def _export_onnx(model, path, target, opset, emulate, example_input, dynamic_sha
     with tempfile.TemporaryDirectory() as drafts, _evaluation(model), _dense_experts(model), torch.no_grad():
         draft = os.path.join(drafts, "part.onnx")
         options["opset"] = _common_opset(model, draft, opset, options)
-        names, program = _read_graph(model, inputs, dynamic_shapes)
+        names, program, inputs = _read_graph(model, inputs, dynamic_shapes)
         splicer = splicing.Splicer(_translate(program, options["opset"], splicing.part_translation()))
         for node in splicer.nodes(splicing.DOMAIN):
             _splice_part(splicer, node, draft, options)
@@ -154,18 +154,26 @@ def _evaluation(model):
 
 
 def _example(model, example_input):
-    """Returns the Inputs of the example. A batch of one sample is repeated, because torch.export fixes sizes of one."""
+    """Returns the Inputs of the example."""
     args, kwargs = vars(model).get(RECIPE, {}).get("example", ((), {}))
     args, kwargs = split_arguments(example_input) if example_input is not None else (args, kwargs)
     if not args and not kwargs:
         raise _fq.ArgumentError("[export] example_input is None, and this model is not the result of quantize: use an input of the model")
     found = bind_inputs(model, args, kwargs)
-    tensors = [x.contiguous() for _, x in found.tensors()]
-    samples, has_samples = found.samples()
-    if samples == 1:
-        tensors = [x.repeat(2, *[1] * (x.dim() - 1)) if repeats else x for x, repeats in zip(tensors, has_samples)]
+    return _with_tensors(found, [x.contiguous() for _, x in found.tensors()])
+
+
+def _with_tensors(inputs, tensors):
     given = iter(tensors)
-    return Inputs({name: replace_tensors(value, given) for name, value in found.values.items()}, found.positional)
+    return Inputs({name: replace_tensors(value, given) for name, value in inputs.values.items()}, inputs.positional)
+
+
+def _repeated(inputs):
+    """Returns the inputs with two samples if they have one, because torch.export fixes sizes of one."""
+    samples, has_samples = inputs.samples()
+    if samples != 1:
+        return inputs
+    return _with_tensors(inputs, [x.repeat(2, *[1] * (x.dim() - 1)) if repeats else x for (_, x), repeats in zip(inputs.tensors(), has_samples)])
 
 
 # The graph of torch.export.
@@ -184,6 +192,19 @@ class _Flat(nn.Module):
 
 
 def _read_graph(model, inputs, dynamic_shapes):
+    """Returns (names of the outputs, ExportedProgram, Inputs that it has). Warns of sizes that cannot change."""
+    repeated = _repeated(inputs)
+    names, program = _exported(model, repeated, dynamic_shapes)
+    _, fixed = repeated.size_names(program, dynamic_shapes)
+    if fixed and repeated is not inputs:  # the file has the user's own batch
+        repeated, (names, program) = inputs, _exported(model, inputs, dynamic_shapes)
+    if fixed:
+        warnings.warn(f"[export] {', '.join(map(repr, fixed))}: the batch or another size is fixed to the size of the example, because the model "
+                      "computes with it", _fq.FakequantWarning, stacklevel=4)
+    return names, program, repeated
+
+
+def _exported(model, inputs, dynamic_shapes):
     """Returns (names of the outputs, ExportedProgram). Raises ArgumentError with torch's reason and the module."""
     names, tensors, axes = [], [x for _, x in inputs.tensors()], inputs.axes(dynamic_shapes)
     hints = [{axis: torch.export.Dim.DYNAMIC if isinstance(size, str) else size for axis, size in found.items()} for found in axes]
@@ -196,10 +217,6 @@ def _read_graph(model, inputs, dynamic_shapes):
         raise
     except Exception as error:  # of the model's own code
         raise _fq.ArgumentError(_export_reason(model, inputs, error)) from error
-    _, fixed = inputs.size_names(program, dynamic_shapes)
-    if fixed:
-        warnings.warn(f"[export] {', '.join(map(repr, fixed))}: the batch or another size is fixed to the size of the example, because the model "
-                      "computes with it", _fq.FakequantWarning, stacklevel=3)
     return names, program
 
 
