@@ -185,8 +185,11 @@ def test_calibration_reads_values_before_in_place_writes():
     assert seen[0] == seen[1]
 
 
-def test_parametrized_layers_stay_in_torch():
-    net = Net(lambda m, x: m.b(F.relu(m.a(x))), True, a=parametrizations.weight_norm(nn.Linear(8, 8)), b=nn.Linear(8, 4))
+def test_parametrized_modules_of_the_user_stay_in_torch():
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+    net = Net(lambda m, x: m.b(F.relu(m.a(x))), True, a=parametrizations.weight_norm(Scaled(8, 8)), b=nn.Linear(8, 4))
     model = make_model(net)
     with fqt.quantizers_off(model):
         torch.testing.assert_close(model(X), net(X))
