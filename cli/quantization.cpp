@@ -229,8 +229,8 @@ void add_format_flags(FlagSet& set, QuantizationOptions& options) {
   set.choice(options.scale, "scale", "NAME", {"free", "pow2"},
              "free or pow2: scales raised to powers of two (default: of the config, free)")
       .value(options.edge_bits, "edge-bits", "BITS", {0, 16},
-             "bits of integers in the first and the last layer, and in layers without weights if activations "
-             "have at most 4 bits; 8 (E4M3) with nvfp4 and mxfp4; 0: as the preset (default: 8 with presets "
+             "bits in the first and last layer, and in additions and pools if activations have at most 4; 8 "
+             "(E4M3) with nvfp4 and mxfp4; 0: as the preset (default: 8 with presets "
              "of 4 bits and fewer, else 0)");
   add_attention_flags(set, options.attention);
   set.toggle(options.strict, "strict",

@@ -232,6 +232,19 @@ def test_matrices_of_experts_run_on_codes(grouped):
     model.experts(torch.randn(4, 8), torch.tensor([3, 3, 2, 0]))  # experts that the data did not reach
 
 
+def test_a_forward_that_calls_autocast_is_read_by_modules():
+    def forward(m, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = m.a(x)
+        return m.b(y.float()), y
+    net = Net(forward, **layers("a", "b"))
+    model = quantized(net, ROWS)
+    assert [row["runs"] for row in fqt.layers(model)] == ["codes", "codes"]
+    assert [y.dtype for y in model(ROWS)] == [y.dtype for y in net(ROWS)] == [torch.float32, torch.bfloat16]
+    with torch.autocast("cpu", torch.bfloat16):  # of the caller
+        assert "codes_0" in quantized(Net(lambda m, x: m.b(m.a(x)), **layers("a", "b")), ROWS)._modules
+
+
 @pytest.mark.parametrize("opaque", [False, True])
 @pytest.mark.parametrize("name", ["weight_norm", "spectral_norm", "orthogonal"])
 def test_weights_that_torch_computes_run_on_codes(name, opaque, tmp_path):

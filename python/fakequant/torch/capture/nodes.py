@@ -1,4 +1,5 @@
 """Nodes of a torch.fx graph: reading them, in-place writes, and values that depend on no input."""
+import dataclasses
 import inspect
 
 import torch
@@ -226,3 +227,28 @@ def _excludes_samples(index, rank):
         return index % rank != 0
     return isinstance(index, slice) and all(isinstance(p, (int, type(None))) for p in (index.start, index.stop, index.step)) and (
         0 not in range(rank)[index])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TensorLiteral:
+    """A function without arguments that returns a tensor of the forward's own code."""
+    value: torch.Tensor
+    __name__ = "tensor"
+
+    def __call__(self):
+        return self.value
+
+    def __eq__(self, other):
+        return type(other) is TensorLiteral and same_tensor(self.value, other.value)
+
+    def __hash__(self):
+        return hash(self.value.shape)
+
+
+def same_tensor(a, b):
+    return a.dtype == b.dtype and torch.equal(a, b)
+
+
+def autocast_types():
+    """Returns {kind of device: type of autocast, or None}."""
+    return {kind: torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in ("cpu", "cuda")}

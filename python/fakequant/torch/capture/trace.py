@@ -1,7 +1,6 @@
 """Traces a module with torch.fx."""
 import contextlib
 import copy
-import dataclasses
 import functools
 import inspect
 import io
@@ -25,7 +24,7 @@ from ..ops.functions import RANDOM
 from ..ops.layers import has_hooks, is_conv1d, is_drop_path
 from ..ops.refs import Unsupported, require
 from .interpreter import OrderedItems
-from .nodes import differ_in_constants, function_name, mark_constants, replace_writes, same_arguments
+from .nodes import TensorLiteral, autocast_types, differ_in_constants, function_name, mark_constants, replace_writes, same_arguments
 
 _LONGEST = 100  # characters of an error message
 #: Attributes of every module that a forward does not change.
@@ -107,10 +106,15 @@ class _Tracer(torch.fx.Tracer):
 
     def trace(self, root, concrete_args=None):
         self._tensors = dict(root.named_parameters(remove_duplicate=False)) | dict(root.named_buffers(remove_duplicate=False))
+        self._autocast = autocast_types()
         return super().trace(root, concrete_args)
 
     def proxy(self, node):
         return _AttributeProxy(node, self, self._tensors[node.target]) if node.target in self._tensors else super().proxy(node)
+
+    def create_node(self, *args, **kwargs):
+        require(autocast_types() == self._autocast, "its forward calls torch.autocast, which torch.fx does not record")
+        return super().create_node(*args, **kwargs)
 
     def is_leaf_module(self, m, module_qualified_name):
         return is_conv1d(m) or is_drop_path(m) or has_hooks(m) or (
@@ -316,26 +320,6 @@ def _is_counter(node):
 
 def _is_counting(node):
     return node.op == "call_method" and node.target == "add_" and _is_counter(node.args[0])
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TensorLiteral:
-    """A function without arguments that returns a tensor of the forward's own code."""
-    value: torch.Tensor
-    __name__ = "tensor"
-
-    def __call__(self):
-        return self.value
-
-    def __eq__(self, other):
-        return type(other) is TensorLiteral and same_tensor(self.value, other.value)
-
-    def __hash__(self):
-        return hash(self.value.shape)
-
-
-def same_tensor(a, b):
-    return a.dtype == b.dtype and torch.equal(a, b)
 
 
 class _Shapes(ShapeProp):
