@@ -1,7 +1,8 @@
 """sass_test.py OBJECTS VENV [OUT]: the machine code of hot kernels in the build's own objects (a file lists them).
 
 Groups of eight elements are read and written by 16-byte accesses, no kernel uses local memory, and kernels
-without f64 types have no f64 instructions. With OUT, a JSON file with the instructions of each kernel is written.
+without f64 types have no f64 instructions. Products of blocks of codes have the multiply-adds of their formula
+and no others. With OUT, a JSON file with the instructions of each kernel is written.
 """
 
 import json
@@ -49,22 +50,40 @@ HOT = {
         "AddWindows<Pack<float>": (1, 1),
         "AddWindows<Pack<int>": (1, 1),
     },
+    # Copies to shared memory are loads. Two outputs of four threads fill a sector, so stores have 8 bytes.
+    "engine/ggml_rows.cu": {"TensorCoreProduct<GgmlChain>": (8, 0), "GgmlLanes": (4, 0)},
+    "engine/xnnpack_rows.cu": {"TensorCoreProduct<XnnpackChain<true>": (8, 0), "TensorCoreProduct<XnnpackChain<false>": (6, 0), "ZeroTerms": (1, 0)},
     "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0), "reduce::DeviceReduceKernel": (4, 0)},
     "ranges/count.cu": {"CountBins<true>": (2, 0)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
 }
 # Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.
 LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}
+# Products of blocks: the instruction that multiplies codes, and the number of sums of a thread that it gives. Each sum
+# is followed by one conversion and one multiply-add. 128 registers let two blocks run on a processor.
+PRODUCTS = {"TensorCoreProduct<": ("IMMA.16832", 4), "GgmlLanes": ("IDP.4A", 1)}
+PRODUCT_REGISTERS = 128
 # Sums and grids that are defined in doubles, whose bits are the CPU's.
 DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula"]
 
 
-def disassembled(tool, obj):
+def disassembled(tool, obj, form="-sass"):
     run = subprocess.run(
-        [tool, "-sass", obj], capture_output=True, text=True, env={**os.environ, "PATH": f"{Path(tool).parent}:{os.environ['PATH']}"}
+        [tool, form, obj], capture_output=True, text=True, env={**os.environ, "PATH": f"{Path(tool).parent}:{os.environ['PATH']}"}
     )
     assert run.returncode == 0, run.stderr
-    return run.stdout
+    return run.stdout + run.stderr  # the use of registers is printed to stderr
+
+
+def readable(names):
+    run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+    return [re.sub(r"fq::|cuda::|detail::|loops::|\(anonymous namespace\)::", "", name) for name in run.stdout.splitlines()]
+
+
+def registers(tool, obj):
+    """Registers of each kernel, by its readable name."""
+    found = re.findall(r"Function (\S+?):\s+REG:(\d+)", disassembled(tool, obj, "-res-usage"))
+    return dict(zip(readable([name for name, _ in found]), [int(count) for _, count in found], strict=True))
 
 
 def kernels(text):
@@ -80,9 +99,7 @@ def kernels(text):
                 found[name] = []
         elif name and (found_here := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", line)):
             found[name].append(found_here[1])
-    names = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout
-    readable = [re.sub(r"fq::|cuda::|detail::|loops::|\(anonymous namespace\)::", "", name) for name in names.splitlines()]
-    return {name: [i for i in own if i != "NOP"] for name, own in zip(readable, found.values(), strict=True)}
+    return {name: [i for i in own if i != "NOP"] for name, own in zip(readable(found), found.values(), strict=True)}
 
 
 def wide(instructions, operation):
@@ -106,6 +123,18 @@ def find_faults(source, found):
             yield f"{name}: {doubles} instructions on doubles"
 
 
+def find_product_faults(found, used):
+    for name, own in found.items():
+        for operation, sums in [product for part, product in PRODUCTS.items() if part in name]:
+            products = sums * sum(i.startswith(operation) for i in own)
+            for each in ("I2FP.F32.S32", "FFMA"):
+                count = sum(i.startswith(each) for i in own)
+                if products == 0 or count != products:
+                    yield f"{name}: {count} {each} for {products} sums of {operation}"
+            if used[name] > PRODUCT_REGISTERS:
+                yield f"{name}: {used[name]} registers, not {PRODUCT_REGISTERS}"
+
+
 def main():
     objects, venv = Path(sys.argv[1]).read_text().split(), Path(sys.argv[2])
     tools = [*venv.glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump")]
@@ -118,6 +147,8 @@ def main():
         (obj,) = [path for path in objects if path.endswith(f"/{source}.o")]
         table[source] = kernels(disassembled(tool, obj))
         faults += find_faults(source, table[source])
+        if any(part in name for part in PRODUCTS for name in table[source]):
+            faults += find_product_faults(table[source], registers(tool, obj))
     if len(sys.argv) > 3:
         counted = {source: {name: Counter(own) for name, own in found.items()} for source, found in table.items()}
         Path(sys.argv[3]).write_text(json.dumps(counted, indent=1))

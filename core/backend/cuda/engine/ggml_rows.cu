@@ -33,45 +33,91 @@ struct GgmlCodes {
   }
 };
 
-/// Computes y as the chain of fma(float(S_b), x_step * w_step, y) over the blocks
-/// (cpu/engines/chain_kernels.h), where S_b is the sum of a whole block or of one of eight lanes.
-template <bool in_lanes>
-struct GgmlProduct {
-  static constexpr int lanes = in_lanes ? block_words : 1;
-  CodeBlocks blocks;
-  const float *x_steps, *w_steps, *bias;  // bias may be null
+/// Order of repacked buffers: y = fma(float(S_b), x_step * w_step, y) over the blocks
+/// (cpu/engines/chain_kernels.h), S_b the sum of a block. Then the bias.
+struct GgmlChain {
+  static constexpr bool shifted = false, scaled = true, single = true;
+  static constexpr int pairs = 4;
+  const float* bias;  // may be null
+  FQ_HD float first_of_row(int) const { return 0.0f; }
+  FQ_HD float first_of_output(int) const { return 0.0f; }
+  FQ_HD float last_of_row(int) const { return 0.0f; }
+  FQ_HD float last_of_output(int output) const { return bias != nullptr ? bias[output] : 0.0f; }
+  FQ_HD float first(float, float) const { return 0.0f; }
+  FQ_HD float next(float chain, std::int32_t sum, float x_step, float w_step) const {
+    return scalar::fma_(static_cast<float>(sum), scalar::mul_(x_step, w_step), chain);
+  }
+  FQ_HD float last(float chain, float, float added) const {
+    return bias != nullptr ? scalar::add_(chain, added) : chain;
+  }
+};
+
+/// Order of plain buffers: each of eight lanes of four codes has a chain of its own. A tensor core sums whole
+/// blocks, so threads multiply the lanes, each for a few rows and outputs.
+struct GgmlLanes {
+  static constexpr int lanes = part_codes / 4, down = 4, across = 2, side = 16;
+  static_assert(side * side == block_threads);
+  using Tiles = BlockTiles<down * side, across * side, true>;
+  using Shared = Tiles::Shared;
+  struct Kept {
+    float chains[down][across][lanes];
+  };
+  Tiles tiles;
+  GgmlChain chain;
   float* y;
 
+  FQ_HD void begin(const Thread& t, Shared& shared, Kept& kept) const {
+    (void)tiles.begin(t, shared);
+    for (auto& row : kept.chains)
+      for (auto& output : row)
+        for (float& lane : output) lane = 0.0f;
+    wait_for_copies();
+  }
+  FQ_HD void round(const Thread& t, int round, Shared& shared, Kept& kept) const {
+    tiles.run_round(t, round, shared, [&](const Tiles::Stage& stage, int p, int) {
+      add_chunk<0>(t.thread, stage, p, kept);
+      add_chunk<1>(t.thread, stage, p, kept);
+    });
+  }
   // The order of ggml's reduction of eight lanes, as in the host's lane_kernels.cpp.
-  FQ_HD static float chain_sum(const float (&chain)[lanes]) {
-    if constexpr (!in_lanes) return chain[0];
-    const float a0 = chain[4 % lanes] + chain[0], a1 = chain[5 % lanes] + chain[1 % lanes];
-    const float a2 = chain[6 % lanes] + chain[2 % lanes], a3 = chain[7 % lanes] + chain[3 % lanes];
+  FQ_HD static float lane_sum(const float (&chain)[lanes]) {
+    const float a0 = chain[4] + chain[0], a1 = chain[5] + chain[1], a2 = chain[6] + chain[2],
+                a3 = chain[7] + chain[3];
     return (a0 + a2) + (a1 + a3);
   }
-  FQ_HD void operator()(std::int64_t item) const {
-    const auto p = blocks.place(item);
-    const std::int64_t count = blocks.columns / ggml_block;
-    float chains[rows_a_thread][lanes] = {};
-    for (std::int64_t b = 0; b < count; ++b) {
-      std::uint32_t w[block_words], x[block_words];
-      load_words(blocks.w + p.output * blocks.columns + b * ggml_block, w);
-      const float w_step = w_steps[p.output * count + b];
-      for (int r = 0; r < rows_a_thread; ++r) {
-        if (r >= p.count) continue;
-        load_words(blocks.x + (p.row + r) * blocks.columns + b * ggml_block, x);
-        const float step = x_steps[(p.row + r) * count + b] * w_step;
-        std::int32_t sums[lanes] = {};
-        // A word has four codes: the words of a block are its eight lanes.
-        for (int i = 0; i < block_words; ++i) sums[i % lanes] = add_products(x[i], w[i], sums[i % lanes]);
-        for (int l = 0; l < lanes; ++l)
-          chains[r][l] = scalar::fma_(static_cast<float>(sums[l]), step, chains[r][l]);
+  FQ_HD void finish(const Thread& t, const Shared& shared, const Kept& kept) const {
+    const auto tile = shared.place;
+    for (int i = 0; i < down; ++i)
+      for (int j = 0; j < across; ++j) {
+        const int row = tile.row + t.thread / side + i * side,
+                  output = tile.output + t.thread % side + j * side;
+        if (row < tiles.x.rows && output < tiles.w.rows)
+          y[std::int64_t{row} * tiles.w.rows + output] =
+              chain.last(lane_sum(kept.chains[i][j]), 0.0f, chain.last_of_output(output));
       }
-    }
-    for (int r = 0; r < rows_a_thread; ++r) {
-      if (r >= p.count) continue;
-      const float sum = chain_sum(chains[r]);
-      y[(p.row + r) * blocks.outputs + p.output] = bias != nullptr ? scalar::add_(sum, bias[p.output]) : sum;
+  }
+
+ private:
+  /// Adds four lanes of a part: 16 codes.
+  template <int half>
+  FQ_HD void add_chunk(int thread, const Tiles::Stage& stage, int p, Kept& kept) const {
+    constexpr int words = lanes / 2;
+    using Words = loops::Pack<std::uint32_t>;
+    const auto words_of = [&](const auto& rows, int first, int row) {
+      return loops::load_pack(reinterpret_cast<const Words*>(rows.chunk(first, row, 2 * p + half)));
+    };
+    Words w[across];
+    for (int j = 0; j < across; ++j) w[j] = words_of(stage.w, j * side, thread % side);
+    for (int i = 0; i < down; ++i) {
+      const int row = thread / side + i * side;
+      const Words x = words_of(stage.x, i * side, thread / side);
+      for (int j = 0; j < across; ++j) {
+        const float x_step = stage.x.scales[p][row], w_step = stage.w.scales[p][thread % side + j * side];
+        for (int l = 0; l < words; ++l) {
+          float& lane = kept.chains[i][j][half * words + l];
+          lane = chain.next(lane, add_products(x.v[l], w[j].v[l], 0), x_step, w_step);
+        }
+      }
     }
   }
 };
@@ -79,7 +125,7 @@ struct GgmlProduct {
 }  // namespace
 
 void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, EngineOperand& out) {
-  out.codes = codes;
+  out.codes = aligned_codes(codes);
   out.scales = scales;
   out.in_lanes = in_lanes;
 }
@@ -96,14 +142,13 @@ void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, GgmlRounding roun
 void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, const Tensor& bias,
                   Tensor& y) {
   if (y.numel() == 0) return;
-  const CodeBlocks blocks(x, w.codes);
-  const auto *x_steps = device_data<float>(steps), *w_steps = device_data<float>(w.scales);
-  const float* added = bias.defined() ? device_data<float>(bias) : nullptr;
-  auto* out = mutable_device_data<float>(y);
+  const Tensor codes = aligned_codes(x);
+  const BlockRows rows(codes, steps), outputs(w.codes, w.scales);
+  const GgmlChain chain{device_data<float>(bias)};
   if (w.in_lanes)
-    launch_each(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, added, out});
+    launch_product<GgmlLanes>(y, rows, outputs, chain);
   else
-    launch_each(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, added, out});
+    launch_product<TensorCoreProduct<GgmlChain>>(y, rows, outputs, chain);
 }
 
 }  // namespace fq::cuda

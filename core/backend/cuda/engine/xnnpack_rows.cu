@@ -62,55 +62,36 @@ struct ZeroTerms {
     const std::int64_t chunks = columns / fq::detail::xnnpack_chunk, in_block = chunks / blocks;
     float term = 0.0f;
     for (std::int64_t c = 0; c < chunks; ++c) {
+      constexpr int words = fq::detail::xnnpack_chunk / 4;
+      std::uint32_t chunk[words];
+      load_group(reinterpret_cast<const std::uint32_t*>(w + n * columns + c * fq::detail::xnnpack_chunk),
+                 words, chunk);
       std::int32_t sum = 0;
-      for (std::int64_t k = 0; k < fq::detail::xnnpack_chunk; ++k)
-        sum += w[n * columns + c * fq::detail::xnnpack_chunk + k];
+      for (const std::uint32_t four : chunk) sum = add_products(0x01010101u, four, sum);
       term = fq::detail::xnnpack_zero_term(term, sum, scales[n * blocks + quotient(c, in_block)]);
     }
     terms[n] = term;
   }
 };
 
-// One thread per output of four rows: the weight is read once for them.
-struct XnnpackBlocks {
-  CodeBlocks blocks;
+/// XNNPACK's qb4w kernel: the chain begins with the zero-point term, and the step of x and the bias come
+/// last.
+template <bool of_parts>
+struct XnnpackChain {
+  static constexpr bool shifted = true, scaled = false, single = of_parts;
+  static constexpr int pairs = single ? 3 : 2;  // sums of longer blocks stay in registers
   XnnpackGrids grids;
-  const float *scales, *terms, *bias;  // bias may be null
-  std::int64_t count;                  // number of blocks
-  float* y;
-  FQ_HD void operator()(std::int64_t item) const {
-    const auto p = blocks.place(item);
-    const std::int64_t parts = blocks.columns / ggml_block, in_block = quotient(parts, count);
-    float chains[rows_a_thread];
-    for (int r = 0; r < rows_a_thread; ++r)
-      if (r < p.count) chains[r] = fq::detail::xnnpack_first(terms[p.output], grids.row_grid(p.row + r).zero);
-    // Sums within a block are exact integers. The multiply-adds over blocks have the engine's order.
-    for (std::int64_t b = 0; b < count; ++b) {
-      const float scale = scales[p.output * count + b];
-      std::int32_t sums[rows_a_thread] = {};
-      for (std::int64_t part = b * in_block; part < (b + 1) * in_block; ++part) add_part(p, part, sums);
-      for (int r = 0; r < rows_a_thread; ++r)
-        if (r < p.count) chains[r] = scalar::fma_(static_cast<float>(sums[r]), scale, chains[r]);
-    }
-    const float added = bias == nullptr ? 0.0f : bias[p.output];
-    for (int r = 0; r < rows_a_thread; ++r)
-      if (r < p.count)
-        y[(p.row + r) * blocks.outputs + p.output] = grids.row_grid(p.row + r).block_sum(chains[r], added);
+  const float *terms, *bias;  // bias may be null
+  FQ_HD float first_of_row(int row) const { return grids.row_grid(row).zero; }
+  FQ_HD float first_of_output(int output) const { return terms[output]; }
+  FQ_HD float last_of_row(int row) const { return grids.row_grid(row).inverse; }
+  FQ_HD float last_of_output(int output) const { return bias == nullptr ? 0.0f : bias[output]; }
+  FQ_HD float first(float zero, float term) const { return fq::detail::xnnpack_first(term, zero); }
+  FQ_HD float next(float chain, std::int32_t sum, float, float w_scale) const {
+    return scalar::fma_(static_cast<float>(sum), w_scale, chain);
   }
-  /// Adds one part of the codes of x, with the engine's offset.
-  FQ_HD void add_part(const CodeBlocks::Place& p, std::int64_t part,
-                      std::int32_t (&sums)[rows_a_thread]) const {
-    std::uint32_t w[block_words], x[block_words];
-    load_words(blocks.w + p.output * blocks.columns + part * ggml_block, w);
-    std::int32_t offset = 0;
-    // The engine multiplies x + 128: 128 * the sum of the weights is added to each block's sum.
-    for (const std::uint32_t word : w) offset = add_products(0x01010101u, word, offset);
-    for (int r = 0; r < rows_a_thread; ++r) {
-      if (r >= p.count) continue;
-      load_words(blocks.x + (p.row + r) * blocks.columns + part * ggml_block, x);
-      sums[r] += fq::detail::xnnpack_offset * offset;
-      for (int i = 0; i < block_words; ++i) sums[r] = add_products(x[i], w[i], sums[r]);
-    }
+  FQ_HD float last(float chain, float inverse, float added) const {
+    return XnnpackRow{0, inverse, 0}.block_sum(chain, added);
   }
 };
 
@@ -138,12 +119,12 @@ XnnpackGrids xnnpack_grids(const Tensor& grids, std::int64_t columns) {
 
 void xnnpack_operand(const Tensor& codes, const Tensor& scales, EngineOperand& out) {
   const std::int64_t outputs = codes.dim(0);
-  out.codes = codes;
+  out.codes = aligned_codes(codes);
   out.scales = scales;
   out.zero_terms = Tensor::empty({outputs}, DType::f32, codes.device());
   if (outputs == 0) return;
   launch_each(codes.device(), outputs,
-              ZeroTerms{device_data<std::int8_t>(codes), device_data<float>(scales), codes.dim(1),
+              ZeroTerms{device_data<std::int8_t>(out.codes), device_data<float>(scales), codes.dim(1),
                         scales.numel() / outputs, mutable_device_data<float>(out.zero_terms)});
 }
 
@@ -169,11 +150,18 @@ void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values) {
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const EngineOperand& w, const Tensor& bias,
                            Tensor& y) {
   if (y.numel() == 0) return;
-  const CodeBlocks blocks(x, w.codes);
-  launch_each(y.device(), blocks.items(),
-              XnnpackBlocks{blocks, xnnpack_grids(grids, x.dim(1)), device_data<float>(w.scales),
-                            device_data<float>(w.zero_terms), device_data<float>(bias),
-                            w.scales.numel() / y.dim(1), mutable_device_data<float>(y)});
+  const Tensor codes = aligned_codes(x);
+  const BlockRows rows(codes, Tensor()), outputs(w.codes, w.scales);
+  const auto launch = [&]<bool single>(std::bool_constant<single>) {
+    using Chain = XnnpackChain<single>;
+    launch_product<TensorCoreProduct<Chain>>(
+        y, rows, outputs,
+        Chain{xnnpack_grids(grids, x.dim(1)), device_data<float>(w.zero_terms), device_data<float>(bias)});
+  };
+  if (outputs.in_block.value == 1)
+    launch(std::true_type{});
+  else
+    launch(std::false_type{});
 }
 
 void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& scale,
