@@ -1,6 +1,8 @@
 // Products of rows that an engine rounds as it runs have the bits of the CPU.
 
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
