@@ -13,6 +13,8 @@ namespace cuda {
 const fq::detail::Kernels* const kernel_table = nullptr;
 
 Counts counts() noexcept { return {}; }
+void count_work(bool) {}
+std::vector<KernelWork> counted_work() { return {}; }
 Trial try_device(Device) { return {false, why_unusable()}; }
 
 int device_count() noexcept { return 0; }

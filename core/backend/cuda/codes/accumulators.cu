@@ -88,9 +88,9 @@ struct WithSource {
   void operator()(const CodeAddition& x) const {
     const auto& a = x.a.grid;
     const auto& b = x.b.grid;
-    f(AddedCodes{x.a.codes.raw(), x.b.codes.raw(), CodeFormat::of(a.format), CodeFormat::of(b.format),
-                 device_data<float>(a.scale), device_data<float>(b.scale), static_cast<float>(a.zero_point),
-                 static_cast<float>(b.zero_point), offset()});
+    f(AddedCodes{device_data<void>(x.a.codes), device_data<void>(x.b.codes), CodeFormat::of(a.format),
+                 CodeFormat::of(b.format), device_data<float>(a.scale), device_data<float>(b.scale),
+                 static_cast<float>(a.zero_point), static_cast<float>(b.zero_point), offset()});
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
   void operator()(const AccumulatorMove&) const {}    // moved by the caller
@@ -176,8 +176,8 @@ void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::st
   with_source(x, &grid, nan_text, [&]<class Source>(const Source& source) {
     launch_groups(out.codes.device(), out.codes.numel(),
                   WriteCodes<Source>{source, device_data<float>(grid.scale), device_data<float>(grid.amax),
-                                     CodeFormat::of(grid.format), x.relu, out.codes.mutable_raw(),
-                                     mask_data(&out.mask)});
+                                     CodeFormat::of(grid.format), x.relu,
+                                     mutable_device_data<void>(out.codes), mask_data(&out.mask)});
   });
 }
 

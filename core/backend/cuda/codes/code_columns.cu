@@ -96,12 +96,11 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
     return false;
   const ColumnGroups shape(call.x.numel() / columns, columns, group_size,
                            block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
-  launch_each(
-      call.x.device(), shape.items(),
-      CodesOfColumns{device_data<float>(call.x), device_data<float>(out.grid.scale),
-                     device_data<float>(out.grid.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),
-                     mutable_device_data<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format), shape,
-                     alarm(call.x.device(), call.nan_text)});
+  launch_each(call.x.device(), shape.items(),
+              CodesOfColumns{device_data<float>(call.x), device_data<float>(out.grid.scale),
+                             device_data<float>(out.grid.amax), mutable_device_data<std::uint8_t>(out.codes),
+                             mutable_device_data<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format),
+                             shape, alarm(call.x.device(), call.nan_text)});
   return true;
 }
 

@@ -88,7 +88,7 @@ void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
   if (y.numel() == 0) return;
   launch_groups(
       y.device(), y.numel(),
-      ScaleProducts{mutable_device_data<float>(y), device_data<float>(scale), device_data<float>(bias),
+      ScaleProducts{updated_device_data<float>(y), device_data<float>(scale), device_data<float>(bias),
                     repeated(y, scale), repeated(y, bias.defined() ? bias : scale)});
 }
 
@@ -101,7 +101,7 @@ void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int
   if (dw.numel() == 0) return;
   launch_groups(
       dw.device(), dw.numel(),
-      ScaleWeightGradient{mutable_device_data<float>(dw), device_data<float>(s_x), device_data<float>(s_w),
+      ScaleWeightGradient{updated_device_data<float>(dw), device_data<float>(s_x), device_data<float>(s_w),
                           AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
 }
 

@@ -117,7 +117,7 @@ Quantize<Blocks> quantize_body(const QuantizeCall& call, std::vector<Tensor>& ke
   return {device_data<float>(call.x),
           block_numbers(out.grid.scale, out, kept),
           block_numbers(out.grid.amax, out, kept),
-          out.codes.mutable_raw(),
+          mutable_device_data<void>(out.codes),
           mutable_device_data<std::uint8_t>(out.mask),
           CodeFormat::of(out.grid.format),
           make_blocks<Blocks>(out),
@@ -182,7 +182,7 @@ struct ApplyMask {
 template <class Out, class Blocks>
 void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
   launch_groups(out.device(), out.numel(),
-                Decode<Out, Blocks>{x.codes.raw(), scale, mutable_device_data<Out>(out),
+                Decode<Out, Blocks>{device_data<void>(x.codes), scale, mutable_device_data<Out>(out),
                                     CodeFormat::of(x.grid.format), make_blocks<Blocks>(x)});
 }
 

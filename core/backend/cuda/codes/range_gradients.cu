@@ -59,7 +59,7 @@ void amax_gradient(const fq::detail::RangedValues& values, const QuantizedTensor
                            device_data<float>(dy),
                            device_data<float>(grid.scale),
                            device_data<float>(grid.amax),
-                           codes.codes.raw(),
+                           device_data<void>(codes.codes),
                            CodeFormat::of(grid.format),
                            lsq};
   const PutGradient put{divisor, factor, mutable_device_data<float>(out)};

@@ -31,7 +31,7 @@ struct OpenRanges {
 void make_scales(Grid& grid, const fq::detail::ScaleRule& rule, const std::string& text) {
   const Device device = grid.amax.device();
   launch_each(device, grid.amax.numel(),
-              MakeScales{rule, mutable_device_data<float>(grid.amax), mutable_device_data<float>(grid.scale),
+              MakeScales{rule, updated_device_data<float>(grid.amax), mutable_device_data<float>(grid.scale),
                          alarm(device, text)});
 }
 void open_ranges(const Tensor& amax, Tensor& out) {

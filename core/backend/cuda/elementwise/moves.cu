@@ -82,8 +82,7 @@ struct Gather {
 template <class Word>
 void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   launch_groups(x.device(), x.numel(),
-                Gather<Word>{static_cast<const Word*>(x.raw()), static_cast<Word*>(y.mutable_raw()),
-                             Strides::of(walk)});
+                Gather<Word>{device_data<Word>(x), mutable_device_data<Word>(y), Strides::of(walk)});
 }
 
 /// Gathers the bits of a mask, byte by byte of y.
@@ -99,9 +98,9 @@ struct GatherBits {
 };
 
 void gather_bits(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
-  launch_groups(x.device(), x.numel(),
-                GatherBits{static_cast<const std::uint8_t*>(x.raw()),
-                           static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
+  launch_groups(
+      x.device(), x.numel(),
+      GatherBits{device_data<std::uint8_t>(x), mutable_device_data<std::uint8_t>(y), Strides::of(walk)});
 }
 
 /// Transposes consecutive matrices if both of their axes are contiguous. Returns false otherwise.
@@ -115,8 +114,8 @@ bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   // of x.
   if (steps[last - 1] != 1 || steps[last] != columns || (last == 2 && steps[0] != rows * columns))
     return false;
-  transpose(x.raw(), y.mutable_raw(), bit_width(x.dtype()), last == 2 ? sizes[0] : 1, rows, columns,
-            x.device());
+  transpose(device_data<void>(x), mutable_device_data<void>(y), bit_width(x.dtype()),
+            last == 2 ? sizes[0] : 1, rows, columns, x.device());
   return true;
 }
 
@@ -203,13 +202,16 @@ void relayout(const Tensor& in, Tensor& out) {
   const bool to_last = out.layout() == Layout::channels_last;
   const std::int64_t pixels = s[2] * s[3], rows = to_last ? s[1] : pixels, columns = to_last ? pixels : s[1];
   if (bit_width(in.dtype()) > 1)
-    return transpose(in.raw(), out.mutable_raw(), bit_width(in.dtype()), s[0], rows, columns, in.device());
+    return transpose(device_data<void>(in), mutable_device_data<void>(out), bit_width(in.dtype()), s[0], rows,
+                     columns, in.device());
   launch_each(in.device(), out.nbytes(),
-              TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
-                            static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
+              TransposeBits{device_data<std::uint8_t>(in), mutable_device_data<std::uint8_t>(out), rows,
+                            columns, in.numel()});
 }
 
 void copy_runs(const StridedBits& copy, const void* in, void* out, Device device) {
+  note_read(in, copy.runs * copy.count / 8);
+  note_written(out, copy.runs * copy.count / 8);
   // From fastest to slowest: 16, 4 or 1 bytes at once, then single bits.
   if (try_words<Bytes16>(copy, in, out, device) || try_words<std::uint32_t>(copy, in, out, device) ||
       try_words<std::uint8_t>(copy, in, out, device))

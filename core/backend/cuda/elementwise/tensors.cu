@@ -93,7 +93,9 @@ struct Convert {
 
 template <class Real>
 void convert_typed(const Tensor& in, Tensor& out) {
-  launch_groups(in.device(), in.numel(), Convert<Real>{in.raw(), out.mutable_raw(), in.dtype(), out.dtype()});
+  launch_groups(
+      in.device(), in.numel(),
+      Convert<Real>{device_data<void>(in), mutable_device_data<void>(out), in.dtype(), out.dtype()});
 }
 
 template <class Word>
@@ -114,7 +116,7 @@ void fill(Tensor& out, double value) {
   const Tensor one = Tensor::full({1}, value, out.dtype());
   visit_word(bit_width(out.dtype()) / 8, [&]<class Word>(Word word) {
     std::memcpy(&word, one.raw(), sizeof word);
-    launch_groups(out.device(), out.numel(), Fill<Word>{static_cast<Word*>(out.mutable_raw()), word});
+    launch_groups(out.device(), out.numel(), Fill<Word>{mutable_device_data<Word>(out), word});
   });
 }
 

@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
@@ -34,15 +35,15 @@ struct PutBias {
 template <class T>
 void add_typed_bias(const Tensor& bias, Tensor& y) {
   launch_each(y.device(), y.numel(),
-              AddBias<T>{static_cast<const T*>(bias.raw()), bias.numel(), static_cast<T*>(y.mutable_raw())});
+              AddBias<T>{device_data<T>(bias), bias.numel(), updated_device_data<T>(y)});
 }
 
 // Channels are innermost: inner is 1, and neighbouring threads read neighbouring channels.
 template <class T>
 void typed_bias_gradient(const Tensor& dy, Tensor& db) {
   reduce_channels(dy.device(), {db.numel(), 1, dy.numel()},
-                  SumTerms<SumOf<T>, BiasTerms<T>>{{static_cast<const T*>(dy.raw())}},
-                  PutBias<T>{static_cast<T*>(db.mutable_raw())});
+                  SumTerms<SumOf<T>, BiasTerms<T>>{{device_data<T>(dy)}},
+                  PutBias<T>{mutable_device_data<T>(db)});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -73,6 +74,8 @@ struct AddPart {
 template <class Code>
 void decode(const void* codes, std::int64_t count, DType dtype, void* values, Device device) {
   const auto* from = static_cast<const Code*>(codes);
+  note_read(codes, count);
+  note_written(values, count * bit_width(dtype) / 8);
   const auto run = [&]<class Value>(Value) {
     launch_groups(device, count, Decode<Code, Value>{from, static_cast<Value*>(values)});
   };
@@ -90,17 +93,24 @@ void decode_codes(const fq::detail::Codes& codes, std::int64_t count, DType dtyp
 
 void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t length,
                        std::int32_t* corrections, Device device) {
+  note_read(codes, rows * length);
+  note_written(corrections, rows * 4);
   launch_blocks(device, rows, ShiftCorrections{codes, length, corrections});
 }
 
 void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device) {
   // The product has already written the final sums.
   if (from.padded == sums && corrections == nullptr) return;
-  launch_each(device, from.rows * from.groups * from.outputs,
-              FinishSums{from, from.outputs, from.groups, corrections, sums});
+  const std::int64_t count = from.rows * from.groups * from.outputs;
+  note_read(from.padded, count * 4);
+  note_written(sums, count * 4);
+  launch_each(device, count, FinishSums{from, from.outputs, from.groups, corrections, sums});
 }
 
 void add_part(const float* part, std::int64_t count, bool first, std::int32_t* sums, Device device) {
+  note_read(part, count * 4);
+  if (!first) note_read(sums, count * 4);
+  note_written(sums, count * 4);
   launch_each(device, count, AddPart{part, first, sums});
 }
 

@@ -60,6 +60,8 @@ struct UnpackWeights {
 
 void pack(const ColumnShape& s, const void* w, int bytes, std::int64_t outputs, bool transposed, void* packed,
           Device device) {
+  note_read(w, s.conv.o * s.products() * bytes);
+  note_written(packed, s.conv.groups * outputs * s.row * bytes);
   visit_word(bytes, [&]<class Word>(Word) {
     launch_each(device, s.conv.groups * outputs * s.row,
                 PackWeights<Word>{WeightShape::of(s, outputs), static_cast<const Word*>(w),
@@ -80,6 +82,8 @@ void pack_weights_transposed(const ColumnShape& s, const void* w, int bytes, std
 }
 
 void unpack_weights(const ColumnShape& s, const void* packed, int bytes, void* w, Device device) {
+  note_read(packed, s.conv.o * s.row * bytes);
+  note_written(w, s.conv.o * s.products() * bytes);
   visit_word(bytes, [&]<class Word>(Word) {
     launch_each(device, s.conv.o * s.row,
                 UnpackWeights<Word>{WeightShape::of(s, s.group_outputs()), static_cast<const Word*>(packed),

@@ -226,6 +226,8 @@ bool is_aligned(const void* data, std::int64_t length, int bytes) {
 
 void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, void* columns,
                   Device device) {
+  note_read(x, numel(s.conv.x_shape()) * bytes);
+  note_written(columns, s.conv.n * s.image() * bytes);
   // From fastest to slowest: 16 bytes of channels read and written at once, 16 bytes written at once, single
   // words.
   const bool rows = is_aligned(columns, s.row, bytes);
@@ -240,6 +242,8 @@ void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, 
 void add_windows(const ColumnShape& s, const void* columns, DType dtype, void* dx, Device device) {
   const auto run = [&]<class T>(T) {
     using Pack = loops::Pack<T>;
+    note_read(columns, s.conv.n * s.image() * static_cast<std::int64_t>(sizeof(T)));
+    note_written(dx, numel(s.conv.x_shape()) * static_cast<std::int64_t>(sizeof(T)));
     is_aligned(columns, s.row, sizeof(T)) && is_aligned(dx, s.group_channels(), sizeof(T))
         ? add<Pack>(s, Pack::count, columns, dx, device)
         : add<T>(s, 1, columns, dx, device);

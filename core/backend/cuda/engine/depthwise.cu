@@ -2,6 +2,7 @@
 #include "fakequant/core/backend/cuda/engine/vec4.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::cuda {
@@ -94,7 +95,7 @@ Storage transposed_taps(const ConvShape& s, Load load, const void* w, Device dev
   Storage out(s.c * taps * static_cast<std::int64_t>(sizeof(Sum)), device);
   launch_each(device, s.c * taps,
               TransposeTaps<Load, Sum>{load, static_cast<const typename Load::Word*>(w),
-                                       reinterpret_cast<Sum*>(out.mutable_data()), Divisor(s.c), taps});
+                                       mutable_device_data<Sum>(out), Divisor(s.c), taps});
   return out;
 }
 
@@ -102,12 +103,15 @@ template <bool back, class LoadX, class LoadW, class Sum>
 void depthwise(const ConvShape& s, LoadX load, const void* x, LoadW load_w, const void* w, Sum* out,
                Device device) {
   const Storage weights = transposed_taps<LoadW, Sum>(s, load_w, w, device);
+  note_read(
+      x, numel(back ? s.y_shape() : s.x_shape()) * static_cast<std::int64_t>(sizeof(typename LoadX::Word)));
+  note_written(out, numel(back ? s.x_shape() : s.y_shape()) * static_cast<std::int64_t>(sizeof(Sum)));
   const std::int64_t height = back ? s.h : s.oh, width = back ? s.w : s.ow;
   launch_each(device, s.n * height * width * (s.c / 4),
               DepthwiseTaps<LoadX, Sum, back>{load, static_cast<const typename LoadX::Word*>(x),
-                                              reinterpret_cast<const Sum*>(weights.data()), out,
-                                              DepthwiseAxis::of(s, 0, back), DepthwiseAxis::of(s, 1, back),
-                                              Divisor(s.c / 4), Divisor(height), Divisor(width)});
+                                              device_data<Sum>(weights), out, DepthwiseAxis::of(s, 0, back),
+                                              DepthwiseAxis::of(s, 1, back), Divisor(s.c / 4),
+                                              Divisor(height), Divisor(width)});
 }
 
 template <bool back>

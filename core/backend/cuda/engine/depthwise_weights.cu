@@ -5,6 +5,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -85,8 +86,10 @@ void depthwise_backward_weights(const ConvShape& s, const void* x, const void* d
   const PixelParts parts(s.n * s.oh * s.ow);
   const std::int64_t taps = s.kh * s.kw, sums = taps * s.c;
   Storage scratch(parts.count * sums * static_cast<std::int64_t>(sizeof(float)), device);
-  auto* partial = reinterpret_cast<float*>(scratch.mutable_data());
+  auto* partial = mutable_device_data<float>(scratch);
   visit_factor(type, [&]<class T>(T) {
+    note_read(x, numel(s.x_shape()) * static_cast<std::int64_t>(sizeof(T)));
+    note_read(dy, numel(s.y_shape()) * static_cast<std::int64_t>(sizeof(T)));
     launch_each(device, parts.count * sums / 4,
                 DepthwiseWeightParts<T>{{},
                                         static_cast<const T*>(x),
@@ -100,8 +103,9 @@ void depthwise_backward_weights(const ConvShape& s, const void* x, const void* d
                                         Divisor(std::max<std::int64_t>(s.oh * s.ow, 1)),
                                         Divisor(std::max<std::int64_t>(s.ow, 1))});
   });
-  reduce_channels(device, {sums, 1, parts.count * sums}, SumTerms<PairSum, AddPart>{{partial}},
-                  PutTap{dw, Divisor(s.c), taps});
+  note_written(dw, sums * 4);
+  reduce_channels(device, {sums, 1, parts.count * sums},
+                  SumTerms<PairSum, AddPart>{{device_data<float>(scratch)}}, PutTap{dw, Divisor(s.c), taps});
 }
 
 }  // namespace fq::cuda

@@ -11,6 +11,7 @@
 #include "fakequant/core/backend/cuda/engine/algorithms.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
+#include "fakequant/core/backend/cuda/runtime/work.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/storage.h"
@@ -165,6 +166,17 @@ void clear(std::int64_t rows, std::int64_t columns, const Product& c, std::int64
   }
 }
 
+/// Counts the product.
+void note_product(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch) {
+  const auto bytes = [](std::int64_t elements, DType type) { return elements * bit_width(type) / 8; };
+  note_read(a.data, bytes(batch * a.rows * a.columns, a.dtype));
+  note_read(b.data, bytes(batch * b.rows * b.columns, b.dtype));
+  const std::int64_t out = bytes(batch * a.rows * b.columns, c.dtype);
+  if (c.added) note_read(c.data, out);
+  note_written(c.data, out);
+  note_work(WorkKind::product);
+}
+
 }  // namespace
 
 void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch, Device device) {
@@ -184,6 +196,7 @@ void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch
   // Timing runs the kernels, so products that add to their destination are never timed.
   const Choice codes = capturing(device) == nullptr ? Choice::fastest : Choice::for_now;
   const Choice choice = a.dtype == DType::i8 && !c.added ? codes : Choice::first;
+  note_product(a, b, c, batch);
   check(run(choose_algorithm(own, call, {b.data, a.data, c.data}, choice, stream, run)), "cublasLtMatmul");
 }
 

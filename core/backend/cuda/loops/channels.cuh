@@ -5,6 +5,7 @@
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::cuda {
@@ -143,11 +144,12 @@ void reduce_channels(Device device, const ChannelView& view, Reduction reduction
   if (shape.parts == 1)
     return loops::reduce_parts(device, view, shape, reduction, loops::PutChannel<Put>{put});
   Storage scratch(shape.parts * view.channels * static_cast<std::int64_t>(sizeof(Sum)), device);
-  auto* partial = reinterpret_cast<Sum*>(scratch.mutable_data());
+  auto* partial = mutable_device_data<Sum>(scratch);
   loops::reduce_parts(device, view, shape, reduction, loops::PutPart<Sum>{partial, shape.parts});
   const ChannelView rows{view.channels, shape.parts, shape.parts * view.channels};
   loops::reduce_parts(device, rows, ReductionShape::join_shape(rows),
-                      loops::OfParts<Reduction>{reduction, partial}, loops::PutChannel<Put>{put});
+                      loops::OfParts<Reduction>{reduction, device_data<Sum>(scratch)},
+                      loops::PutChannel<Put>{put});
 }
 
 /// Minimum and maximum of a row's values and 0.

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/cuda/loops/column_groups.h"
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {
 
@@ -86,9 +87,8 @@ void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tenso
   using Body = QuantizeColumns<T, Formula, size>;
   const ColumnGroups shape(x.numel() / ranges.count, ranges.count, size,
                            block_threads * loops::resident_blocks<Body>(x.device()));
-  launch_each(
-      x.device(), shape.items(),
-      Body{formula, ranges, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), mask, shape});
+  launch_each(x.device(), shape.items(),
+              Body{formula, ranges, device_data<T>(x), mutable_device_data<T>(y), mask, shape});
 }
 
 }  // namespace fq::cuda

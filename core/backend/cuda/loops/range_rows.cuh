@@ -7,6 +7,7 @@
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/range_columns.cuh"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
@@ -129,7 +130,7 @@ void visit_narrow_float(DType dtype, F&& f) {
 }
 
 inline std::uint8_t* mask_bytes(Tensor* mask) {
-  return mask == nullptr ? nullptr : static_cast<std::uint8_t*>(mask->mutable_raw());
+  return mask == nullptr ? nullptr : mutable_device_data<std::uint8_t>(*mask);
 }
 
 /// Computes only the mask.
@@ -152,8 +153,8 @@ struct MaskRanges {
 /// Quantizes a tensor of type T.
 template <class T, class Formula, class Rows>
 void quantize_typed(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
-  const auto* from = static_cast<const T*>(x.raw());
-  auto* to = static_cast<T*>(y.mutable_raw());
+  const auto* from = device_data<T>(x);
+  auto* to = mutable_device_data<T>(y);
   constexpr int pack = pack_size<T>;
   if constexpr (std::is_same_v<Rows, WalkedRanges<RangeTable>>)
     if (rows.is_columnwise() && packed(x) && packed(y) && rows.walk.inner() % group_size == 0)
@@ -173,9 +174,8 @@ void quantize_by_rows(const Tensor& x, Formula formula, Rows rows, Tensor& y, Te
 template <class Formula, class Rows>
 void mask_by_rows(const Tensor& x, Formula formula, Rows rows, Tensor& mask) {
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
-    launch_groups(
-        x.device(), x.numel(),
-        MaskRanges<T, Formula, Rows>{formula, rows, static_cast<const T*>(x.raw()), mask_bytes(&mask)});
+    launch_groups(x.device(), x.numel(),
+                  MaskRanges<T, Formula, Rows>{formula, rows, device_data<T>(x), mask_bytes(&mask)});
   });
 }
 
@@ -196,10 +196,9 @@ void with_rows(const Tensor& x, const Tensor& amax, const Tensor& bound, Make ma
   if (x.numel() == 0) return;
   const Tensor a = amax.to(x.device()), b = bound.to(x.device());
   Storage table(amax.numel() * static_cast<std::int64_t>(sizeof(RangeRow)), x.device());
-  const RangeTable rows{reinterpret_cast<float*>(table.mutable_data()), amax.numel()};
-  launch_each(
-      x.device(), amax.numel(),
-      FillRows<Make>{make, static_cast<const float*>(a.raw()), static_cast<const float*>(b.raw()), rows});
+  const RangeTable rows{mutable_device_data<float>(table), amax.numel()};
+  launch_each(x.device(), amax.numel(),
+              FillRows<Make>{make, device_data<float>(a), device_data<float>(b), rows});
   f(WalkedRanges<RangeTable>{rows, range_walk(x, amax.shape())});
 }
 

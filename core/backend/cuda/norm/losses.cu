@@ -53,7 +53,7 @@ struct MeanSoFar {
 /// Adds terms(i) to the totals and sets loss to the mean so far.
 template <class Terms>
 void add_terms(std::int64_t items, Terms terms, Tensor& totals, Tensor& loss) {
-  auto* sums = mutable_device_data<double>(totals);
+  auto* sums = updated_device_data<double>(totals);
   reduce_indices(loss.device(), items, terms, AddRows{}, RowSum{},
                  thrust::make_transform_output_iterator(
                      sums + 1, MeanSoFar{sums, mutable_device_data<void>(loss), loss.dtype() == DType::f64}));

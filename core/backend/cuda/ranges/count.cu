@@ -2,6 +2,7 @@
 
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/inverse_formulas.h"
@@ -103,9 +104,8 @@ void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
   const int copies = std::clamp(static_cast<int>(std::bit_floor(room)), 1, Body::most_copies);
   const std::int64_t items = x.numel() / (Body::tile * tiles_a_block) + 1;
   launch_blocks(x.device(), std::min(items, blocks_a_processor * processors(x.device())),
-                Body{static_cast<const float*>(x.raw()), x.numel(), rule, bins, copies,
-                     std::min(bins, Body::counters / copies),
-                     reinterpret_cast<unsigned long long*>(sums.mutable_raw())});
+                Body{device_data<float>(x), x.numel(), rule, bins, copies,
+                     std::min(bins, Body::counters / copies), mutable_device_data<unsigned long long>(sums)});
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
   const auto axes = fq::detail::kept_axes(kept, x.rank(), function);
   const Shape shape = fq::detail::range_shape(x.shape(), axes);
   Tensor out = Tensor::zeros(shape, DType::f32, x.device());
-  auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  auto* bits = mutable_device_data<std::int32_t>(out);
   const Strides walk = range_walk(x, shape);
   if (axes.size() <= 1 || shape.empty())
     channel_amax(x, channel_view(walk, x.numel()), bits);
@@ -209,7 +209,7 @@ Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
 }
 
 void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
-  auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  auto* bits = mutable_device_data<std::int32_t>(out);
   const auto map = fq::detail::BlockMap::of(x.shape(), by.block_shape(x.shape()), x.layout());
   if (map.consecutive()) return channel_amax(x, {out.numel(), map.last.length, x.numel()}, bits);
   launch_each(x.device(), out.numel(), BlockMagnitudes{device_data<float>(x), bits, map});
@@ -218,7 +218,7 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
 fq::detail::ValueRange range(const Tensor& x) {
   Tensor found = Tensor::empty({2}, DType::f32, x.device());
   reduce_all(x.device(), device_data<float>(x), x.numel(), EndsOf{}, JoinEnds{},
-             Ends{0, std::numeric_limits<float>::infinity()}, reinterpret_cast<Ends*>(found.mutable_raw()));
+             Ends{0, std::numeric_limits<float>::infinity()}, mutable_device_data<Ends>(found));
   const auto ends = found.to_vector<float>();
   // -0 + 0 = +0: the sign of a zero minimum would depend on the order.
   return {ends[0], ends[1] + 0.0f};
@@ -241,7 +241,7 @@ void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
 void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
   launch_each(
       amax.device(), amax.numel(),
-      GrowRange{device_data<float>(batch), device_data<float>(growing), mutable_device_data<float>(amax)});
+      GrowRange{device_data<float>(batch), device_data<float>(growing), updated_device_data<float>(amax)});
 }
 
 }  // namespace fq::cuda

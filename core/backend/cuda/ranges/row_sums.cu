@@ -19,7 +19,7 @@ struct RowParts {
   std::int64_t rows, length, per_row;
 
   explicit RowParts(const fq::detail::RangeRows& of)
-      : x(static_cast<const float*>(of.values.raw())),
+      : x(device_data<float>(of.values)),
         rows(of.count()),
         length(of.length()),
         per_row((of.length() + size - 1) / size) {}
@@ -67,12 +67,12 @@ void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vecto
   const std::int64_t chunk = std::clamp<std::int64_t>(most_bytes / (8 * width), 1, all);
   Tensor total = Tensor::from(sums, {static_cast<std::int64_t>(sums.size())}).to(device);
   Tensor partial = Tensor::empty({chunk, width}, DType::f64, device);
-  auto* own = static_cast<double*>(partial.mutable_raw());
+  auto* own = mutable_device_data<double>(partial);
   for (std::int64_t first = 0; first < all; first += chunk) {
     const std::int64_t last = std::min(all, first + chunk);
     fill(first, last - first, own);
     launch_each(device, parts.rows * width,
-                AddParts{own, static_cast<double*>(total.mutable_raw()), width, parts.per_row, first, last});
+                AddParts{own, updated_device_data<double>(total), width, parts.per_row, first, last});
   }
   sums = total.to_vector<double>();
 }
@@ -258,7 +258,7 @@ void sweep_ranges(const fq::detail::RangeRows& rows, const std::vector<float>& r
   launch_each(
       device, rows.count(),
       SweepRow{Errors(format), device_data<float>(rows.values), device_data<float>(candidates), rows.length(),
-               static_cast<int>(ranges.size()), largest, static_cast<float*>(amax.mutable_raw())});
+               static_cast<int>(ranges.size()), largest, updated_device_data<float>(amax)});
 }
 
 }  // namespace fq::cuda

@@ -9,6 +9,7 @@
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
+#include "fakequant/core/backend/cuda/runtime/work.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/tensor.h"
 
@@ -115,10 +116,15 @@ void release_cached_memory() noexcept {
 }
 
 void fill_bytes(void* pointer, int value, std::size_t bytes, Device device) {
+  note_written(pointer, static_cast<std::int64_t>(bytes));
+  note_work(WorkKind::copy);
   FQ_CUDA(cudaMemsetAsync(pointer, value, bytes, device_stream(device)));
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  if (from_device.is_cuda()) note_read(from, static_cast<std::int64_t>(bytes));
+  if (to_device.is_cuda()) note_written(to, static_cast<std::int64_t>(bytes));
+  note_work(WorkKind::copy);
   if (to_device.is_cpu()) {
     // A capture only records the copy, while the caller needs the values now.
     refuse_capture("a copy to the host");
@@ -184,7 +190,10 @@ void count_one(std::atomic<std::int64_t>& number) noexcept { number.fetch_add(1,
 }  // namespace
 
 Counts counts() noexcept { return {launches.load(), waits.load(), graphs.load()}; }
-void count_launch() noexcept { count_one(launches); }
+void count_launch() noexcept {
+  count_one(launches);
+  note_work(WorkKind::launch);
+}
 void count_wait() noexcept { count_one(waits); }
 void count_graph() noexcept { count_one(graphs); }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "fakequant/core/device.h"
 
@@ -38,6 +39,18 @@ struct Counts {
   std::int64_t launches, waits, graphs;  ///< own kernels, waits of the host, graphs
 };
 [[nodiscard]] Counts counts() noexcept;
+
+/// Work that one kernel of kernel_list.def has enqueued: own launches, products of cuBLASLt, copies and
+/// fills, and the bytes that they read and write. Each of them counts an operand once, whether or not all of
+/// it is read. Captured work counts when it is captured, not when its graph is launched.
+struct KernelWork {
+  std::string kernel;
+  std::int64_t launches = 0, products = 0, copies = 0, read = 0, written = 0;
+};
+/// Counts the work of all threads from now on, beginning with zeros, or stops counting.
+void count_work(bool on);
+/// Returns the kernels with work, in the order of their names. Empty in builds without CUDA.
+[[nodiscard]] std::vector<KernelWork> counted_work();
 
 void count_launch() noexcept;
 void count_wait() noexcept;

@@ -8,6 +8,7 @@
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/cuda/runtime/work.h"
 #include "fakequant/core/context.h"
 
 namespace fq::cuda {
@@ -71,6 +72,8 @@ Readback::Readback(const void* from, std::size_t bytes, Device device) {
   refuse_capture("a copy to the host");
   const cudaStream_t stream = device_stream(device);
   body_ = std::make_unique<Body>(Body{device_state(device), bytes, Pinned(bytes + 2 * sizeof(int))});
+  note_read(from, static_cast<std::int64_t>(bytes));
+  note_work(WorkKind::copy);
   FQ_CUDA(cudaMemcpyAsync(body_->memory.data(), from, bytes, cudaMemcpyDeviceToHost, stream));
   body_->state.read_alarm(body_->reported());
   FQ_CUDA(cudaEventRecord(body_->done.get(), stream));

@@ -1,3 +1,4 @@
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -77,10 +78,40 @@ struct UpdateGroups {
   }
 };
 
+/// Counts arrays that an update reads, and arrays that it reads and writes.
+template <class T>
+void note_update(std::int64_t n, std::initializer_list<const T*> read,
+                 std::initializer_list<const T*> updated) {
+  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(T));
+  for (const T* each : read) note_read(each, bytes);
+  for (const T* each : updated) {
+    note_read(each, bytes);
+    note_written(each, bytes);
+  }
+}
+template <class T>
+void note_arrays(const SgdArrays<T>& a) {
+  note_update<T>(a.n, {a.gradient}, {a.parameter, a.momentum});
+}
+template <class T>
+void note_arrays(const AdamArrays<T>& a) {
+  note_update<T>(a.n, {a.gradient}, {a.parameter, a.mean, a.square});
+}
+template <class T, class Rule>
+void note_arrays(const fq::detail::RuleArrays<T, Rule>& a) {
+  note_update<T>(a.n, {a.gradient}, {a.parameter, a.state[0], a.state[1], a.state[2]});
+}
+template <class T>
+void note_arrays(const PairArrays<T>& a) {
+  note_update<T>(a.n, {a.right}, {a.left});
+}
+void note_arrays(const SwapArrays& a) { note_update<std::uint32_t>(a.n, {}, {a.left, a.right}); }
+
 template <class Array, class Update>
 void launch_updates(std::span<const Array> arrays, Device device, const Update& update) {
   static_assert(sizeof(UpdateGroups<Array, Update>) <= 4000, "a launch takes 4 KB of parameters");
   launch_lists(arrays, group_size, [&](const ArrayList<Array>& list, std::int64_t groups) {
+    for (int k = 0; k < list.count; ++k) note_arrays(list.arrays[k]);
     launch_each(device, groups, UpdateGroups<Array, Update>{list, update});
   });
 }
@@ -228,7 +259,7 @@ double sum_of_squares(std::span<const Tensor> tensors, Device device) {
   std::int64_t groups = 0;
   for (const auto& t : tensors) {
     if (t.numel() == 0) continue;
-    arrays.push_back({groups, t.numel(), t.raw(), t.dtype() == DType::f64});
+    arrays.push_back({groups, t.numel(), device_data<void>(t), t.dtype() == DType::f64});
     groups += (t.numel() + group_size - 1) / group_size;
   }
   if (groups == 0) return 0.0;
