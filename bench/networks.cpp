@@ -146,9 +146,9 @@ TrainingStep::TrainingStep(Network network)
       optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}),
       passes_(network_.model, {.loss = make_loss({})}) {}
 
-void TrainingStep::run() {
+void TrainingStep::run(std::int64_t samples) {
   zero_grad();
-  passes_.forward({network_.x, network_.labels}, {});
+  passes_.forward({network_.x.slice(0, samples), network_.labels.slice(0, samples)}, {});
   passes_.backward();
   optimizer_.step();
 }

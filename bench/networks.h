@@ -54,7 +54,9 @@ struct NetworkSize {
 class TrainingStep {
  public:
   explicit TrainingStep(Network network);
-  void run();
+  void run() { run(network_.x.dim(0)); }
+  /// A step with the first samples of the batch.
+  void run(std::int64_t samples);
   void zero_grad() { optimizer_.zero_grad(); }
   /// Forward alone.
   [[nodiscard]] Variable loss() const;

@@ -1,6 +1,7 @@
-// fakequant_gpu_bench [--rounds N] [--device cuda:N] [ROW..]: one JSON object a row on standard output, after
-// one of the machine. Exit status 1 when a row failed or differs from the CPU. --rounds 0: nothing is
-// compared or timed, each row's own work is called three times, for a profiler.
+// fakequant_gpu_bench [--rounds N] [--work] [--device cuda:N] [ROW..]: one JSON object a row on standard
+// output, after one of the machine. Exit status 1 when a row failed or differs from the CPU. --rounds 0:
+// nothing is compared or timed, each row's own work is called three times, for a profiler. --work: prints the
+// launches and bytes of each kernel in one captured call, which does not run.
 
 #include <charconv>
 #include <cstdio>
@@ -10,6 +11,7 @@
 
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
+#include "fakequant/core/backend/capture.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
@@ -21,6 +23,7 @@ using nlohmann::ordered_json;
 
 struct Options {
   int rounds = 15;
+  bool work = false;
   Device device = Device::cuda();
   std::vector<std::string> names;
 };
@@ -41,10 +44,12 @@ Options read(int count, char** arguments) {
       out.names.push_back(word);
     else if (word == "--rounds" && i + 1 < count)
       out.rounds = parse_rounds(arguments[++i]);
+    else if (word == "--work")
+      out.work = true;
     else if (word == "--device" && i + 1 < count)
       out.device = Device::parse(arguments[++i]);
     else
-      throw ArgumentError(word + ": the flags are --rounds N and --device cuda:N");
+      throw ArgumentError(word + ": the flags are --rounds N, --work and --device cuda:N");
   }
   return out;
 }
@@ -62,6 +67,24 @@ ordered_json machine(Device device) {
           {"clock_mhz", setup.clock_mhz},
           {"memory_clock_mhz", setup.memory_clock_mhz},
           {"cache_bytes", bench::cache_bytes(device)}};
+}
+
+ordered_json counted(const bench::GpuRow& row, const Options& options, std::int64_t elements) {
+  const auto work = row.make(options.device, elements);
+  work.prepare ? work.prepare() : work.ours();
+  detail::Capture capture(options.device);
+  cuda::count_work(true);
+  capture.add(work.ours);
+  cuda::count_work(false);
+  ordered_json kernels = ordered_json::array();
+  for (const auto& each : cuda::counted_work())
+    kernels.push_back({{"kernel", each.kernel},
+                       {"launches", each.launches},
+                       {"products", each.products},
+                       {"copies", each.copies},
+                       {"read_bytes", each.read},
+                       {"written_bytes", each.written}});
+  return {{"row", row.name}, {"kernels", kernels}};
 }
 
 ordered_json measured(const bench::GpuRow& row, const Options& options, std::int64_t elements) {
@@ -110,7 +133,7 @@ int run(const Options& options) {
     if (!wanted(options, row.name)) continue;
     ordered_json line;
     try {
-      line = measured(row, options, elements);
+      line = options.work ? counted(row, options, elements) : measured(row, options, elements);
     } catch (const Error& error) {
       line = {{"row", row.name}, {"error", error.what()}};
     }

@@ -19,6 +19,8 @@ struct GpuRow {
     std::function<void()> ours, theirs;
     std::function<std::string()> check;
     double bytes = 0;
+    /// A call with less work, which makes the caches that a captured call needs. Empty: `ours`.
+    std::function<void()> prepare = {};
   };
   /// `elements` fill the device's last cache four times as f32.
   std::function<Work(Device device, std::int64_t elements)> make;

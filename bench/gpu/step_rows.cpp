@@ -28,6 +28,7 @@ GpuRow step_row(std::string_view name, std::string_view what, Numbers numbers, c
     const auto ours = device_step(device, make(numbers)), theirs = device_step(device, make(Numbers::fp32));
     GpuRow::Work work;
     work.ours = [ours] { ours->run(); };
+    work.prepare = [ours] { ours->run(1); };
     work.theirs = [theirs] { theirs->run(); };
     work.check = [ours] {
       ours->run();
