@@ -1,7 +1,7 @@
 #include "fakequant/core/ops/loss.h"
 
-#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/moves.h"
@@ -58,64 +58,41 @@ namespace {
 
 constexpr std::string_view kOperator = "cross_entropy";
 
-/// Logits with more elements are processed in chunks of whole samples. A single chunk keeps its
-/// log-probabilities for backward. Several chunks recompute them, which avoids a copy of all logits: with a
-/// vocabulary of 128 k classes they take gigabytes.
-constexpr std::int64_t kChunkElements = std::int64_t{1} << 24;
+/// Logits [N, C, ..] as rows [N * .., C].
+struct LogitRows {
+  Variable input;  ///< receives the gradient
+  Tensor rows;
+  bool owned;           ///< whether only the operator reads `rows`
+  Shape shape;          ///< of the input
+  PermuteMove to_rows;  ///< from the input to [N, .., C]; empty if the input has this order
 
-/// Logits [N, C, ..] as rows [N * .., C], some samples at a time.
-class LogitRows {
- public:
-  explicit LogitRows(const Shape& shape)
-      : shape_(shape), samples_(shape[0]), classes_(shape[1]), positions_(1) {
-    for (std::size_t axis = 2; axis < shape.size(); ++axis) positions_ *= shape[axis];
-    to_rows_.axes.push_back(0);
-    for (int axis = 2; axis < static_cast<int>(shape.size()); ++axis) to_rows_.axes.push_back(axis);
-    to_rows_.axes.push_back(1);
-    per_chunk_ = std::clamp<std::int64_t>(kChunkElements / std::max<std::int64_t>(1, classes_ * positions_),
-                                          1, std::max<std::int64_t>(1, samples_));
+  explicit LogitRows(const Variable& logits) {
+    const int rank = logits.rank();
+    std::vector<int> classes_first{0, rank - 1};
+    for (int axis = 1; axis + 1 < rank; ++axis) classes_first.push_back(axis);
+    // Language models transpose their logits for the loss. Reading them before avoids two copies.
+    const Variable before = detail::before_transpose(logits, classes_first);
+    const auto x = detail::floats(before.defined() ? before : logits, kOperator);
+    input = x.variable;
+    shape = x.tensor.shape();
+    owned = before.defined() || logits.accumulator() != nullptr || rank > 2;
+    Tensor ordered = x.tensor;
+    if (!before.defined() && rank > 2) {
+      to_rows.axes.push_back(0);
+      for (int axis = 2; axis < rank; ++axis) to_rows.axes.push_back(axis);
+      to_rows.axes.push_back(1);
+      ordered = moved(x.tensor, to_rows);
+    }
+    const std::int64_t classes = logits.dim(1);
+    rows = ordered.to(Layout::row_major).reshape({ordered.numel() / classes, classes});
   }
-
-  [[nodiscard]] bool is_one_chunk() const noexcept { return per_chunk_ >= samples_; }
-  /// Returns the logits for backward. Chunks are slices of row-major memory.
-  [[nodiscard]] Tensor kept(const Tensor& x) const { return is_one_chunk() ? x : x.to(Layout::row_major); }
-
-  /// Returns the log softmax of the samples from `first`, rows [count * .., C].
-  [[nodiscard]] Tensor log_probabilities(const Tensor& x, std::int64_t first) const {
-    const Tensor samples = is_one_chunk() ? x : x.slice(first, end(first));
-    const Tensor rows = as_rows(samples);
-    Tensor out = detail::empty_like(rows);
-    detail::run(out.device(), &detail::Kernels::softmax, rows, axis_view(rows.shape(), 1), true, out);
-    return out;
-  }
-  /// Returns the labels of the same samples, [count * ..].
-  [[nodiscard]] Tensor labels(const Tensor& all, std::int64_t first) const {
-    return all.slice(first * positions_, end(first) * positions_);
-  }
-  /// Calls f(first) for each chunk.
-  template <class F>
-  void visit_chunks(const F& f) const {
-    for (std::int64_t first = 0; first == 0 || first < samples_; first += per_chunk_) f(first);
-  }
-  /// Reshapes the gradients of a chunk's rows to [count, C, ..].
-  [[nodiscard]] Tensor as_samples(const Tensor& rows, std::int64_t first) const {
-    if (to_rows_.axes.size() == 2) return rows;
-    Shape own = shape_;
-    own[0] = end(first) - first;
-    return moved_back(rows.reshape(moved_shape(own, to_rows_)), to_rows_, own);
-  }
-
- private:
-  [[nodiscard]] std::int64_t end(std::int64_t first) const { return std::min(samples_, first + per_chunk_); }
-  [[nodiscard]] Tensor as_rows(const Tensor& samples) const {
-    if (samples.rank() == 2) return samples;
-    return moved(samples, to_rows_).to(Layout::row_major).reshape({samples.dim(0) * positions_, classes_});
-  }
-
-  Shape shape_;
-  PermuteMove to_rows_;
-  std::int64_t samples_, classes_, positions_, per_chunk_;
 };
+
+/// Reshapes the gradient of the rows to the input.
+Tensor as_input(const Tensor& rows, const Shape& shape, const PermuteMove& to_rows) {
+  if (to_rows.axes.empty()) return rows.reshape(shape);
+  return moved_back(rows.reshape(moved_shape(shape, to_rows)), to_rows, shape);
+}
 
 /// Returns the class weights followed by their sum, the form that LabelRule expects.
 Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device device) {
@@ -128,27 +105,20 @@ Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device devic
   return detail::constant(Tensor::from(all, {classes + 1}), device);
 }
 
-void check_arguments(const Tensor& logits, const Tensor& labels, double label_smoothing) {
+void check_arguments(const Variable& logits, const Tensor& labels, double label_smoothing) {
+  FQ_CHECK(logits.defined(), kOperator, "an input is undefined");
   FQ_CHECK(logits.rank() >= 2 && logits.dim(1) > 1, kOperator,
            "the logits are {}: use [N, C, ..] with C of 2 or more, as the softmax of one output is always 1",
-           logits.describe());
+           logits.tensor().describe());
   Shape labels_shape = logits.shape();
   labels_shape.erase(labels_shape.begin() + 1);
   FQ_CHECK(labels.defined() && labels.shape() == labels_shape &&
                (labels.dtype() == DType::i64 || labels.dtype() == DType::i32) &&
                labels.device() == logits.device(),
            kOperator, "the labels are {}, the logits {}: use i64 {} on their device", labels.describe(),
-           logits.describe(), to_string(labels_shape));
+           logits.tensor().describe(), to_string(labels_shape));
   FQ_CHECK(label_smoothing >= 0 && label_smoothing <= 1, kOperator, "label_smoothing is {}: use 0 to 1",
            label_smoothing);
-}
-
-/// Returns the gradient of a chunk's rows. It overwrites the log-probabilities of the chunk.
-Tensor row_gradients(Tensor log_p, const Tensor& labels, const LabelRule& rule, const Tensor& totals,
-                     const Tensor& dy) {
-  detail::run(log_p.device(), &detail::Kernels::cross_entropy_backward, log_p, labels, rule, totals, dy,
-              log_p);
-  return log_p;
 }
 
 }  // namespace
@@ -156,40 +126,28 @@ Tensor row_gradients(Tensor log_p, const Tensor& labels, const LabelRule& rule, 
 Variable cross_entropy(const Variable& logits, const Tensor& labels, double label_smoothing,
                        std::optional<std::int64_t> ignored, const Tensor& class_weights) {
   const ProfileScope profile(kOperator, "forward");
-  const auto x = detail::floats(logits, kOperator);
-  check_arguments(x.tensor, labels, label_smoothing);
+  check_arguments(logits, labels, label_smoothing);
   const Tensor classes = labels.to(DType::i64).reshape({labels.numel()});
-  const Device device = x.tensor.device();
-  const DType dtype = x.tensor.dtype();
-  const LabelRule rule{label_smoothing, ignored, weights_and_sum(class_weights, x.tensor.dim(1), device)};
-  detail::run(device, &detail::Kernels::check_indices, classes, x.tensor.dim(1), ignored, kOperator, "label");
-  const LogitRows rows(x.tensor.shape());
-  const Tensor saved_logits = rows.kept(x.tensor);
-  Tensor loss = Tensor::empty({}, dtype, device), totals = Tensor::zeros({2}, DType::f64, device), log_p;
-  rows.visit_chunks([&](std::int64_t first) {
-    log_p = rows.log_probabilities(saved_logits, first);
-    detail::run(device, &detail::Kernels::cross_entropy, log_p, rows.labels(classes, first), rule, totals,
-                loss);
-  });
-  // The last chunk alone is of no use to backward.
-  if (!rows.is_one_chunk()) log_p = {};
-  const auto backward = [rows, rule, dtype, totals, log_p,
-                         saved = detail::Saved(rows.is_one_chunk() ? Tensor() : saved_logits),
+  const Device device = logits.device();
+  const LabelRule rule{label_smoothing, ignored, weights_and_sum(class_weights, logits.dim(1), device)};
+  detail::run(device, &detail::Kernels::check_indices, classes, logits.dim(1), ignored, kOperator, "label");
+  LogitRows x(logits);
+  const DType dtype = x.rows.dtype();
+  Tensor statistics = Tensor::empty({x.rows.dim(0), 2}, dtype, device);
+  Tensor loss = Tensor::empty({}, dtype, device), totals = Tensor::empty({2}, DType::f64, device);
+  detail::run(device, &detail::Kernels::cross_entropy, x.rows, classes, rule, statistics, totals, loss);
+  // Row statistics instead of log-probabilities: the gradient can take the place of the logits.
+  const auto backward = [rows = detail::Saved(std::move(x.rows)), owned = x.owned, shape = x.shape,
+                         to_rows = x.to_rows, rule, statistics, totals,
                          targets = detail::Saved(classes)](const Tensor& dy) mutable {
-    const Tensor factor = dy.to(dtype);
-    if (log_p.defined())
-      return std::vector<Tensor>{
-          rows.as_samples(row_gradients(std::move(log_p), targets.get(), rule, totals, factor), 0)};
-    Tensor dx = detail::empty_like(saved.get());
-    rows.visit_chunks([&](std::int64_t first) {
-      const Tensor own = row_gradients(rows.log_probabilities(saved.get(), first),
-                                       rows.labels(targets.get(), first), rule, totals, factor);
-      const Tensor samples = rows.as_samples(own, first);
-      dx.slice(first, first + samples.dim(0)).copy_from(samples);
-    });
-    return std::vector<Tensor>{dx};
+    const Tensor logit_rows = rows.get();
+    rows = {};
+    Tensor dx = owned ? detail::gradient_buffer(logit_rows) : detail::empty_like(logit_rows);
+    detail::run(dx.device(), &detail::Kernels::cross_entropy_backward, logit_rows, statistics, targets.get(),
+                rule, totals, dy.to(dx.dtype()), dx);
+    return std::vector<Tensor>{as_input(dx, shape, to_rows)};
   };
-  return detail::record(kOperator, loss, {x.variable}, backward, detail::traced([&] {
+  return detail::record(kOperator, loss, {std::exchange(x.input, {})}, backward, detail::traced([&] {
                           return Attributes{{"label_smoothing", label_smoothing}};
                         }));
 }

@@ -116,10 +116,9 @@ TEST(CrossEntropy, PositionsAreRows) {
   EXPECT_TRUE(bitwise_equal(back, rows.grad()));
 }
 
-/// The loss and gradients of logits in several chunks equal those of one chunk: row sums continue over
-/// chunks.
-TEST(CrossEntropy, IsBitwiseInvariantToChunks) {
-  constexpr std::int64_t classes = std::int64_t{1} << 20, rows = 20;  // 1.25 chunks
+/// The gradient of a row does not depend on the other rows.
+TEST(CrossEntropy, RowsAreIndependent) {
+  constexpr std::int64_t classes = 5003, rows = 20;
   const Tensor logits = test::random_values({rows, classes}, 4).to(DType::f32);
   std::vector<std::int64_t> values;
   for (std::int64_t i = 0; i < rows; ++i) values.push_back(i * 104729 % classes);
@@ -135,6 +134,39 @@ TEST(CrossEntropy, IsBitwiseInvariantToChunks) {
     ASSERT_TRUE(bitwise_equal(one.grad(), all.grad().slice(i, i + 1))) << i;
   }
   EXPECT_NEAR(loss.item(), sum / rows, 1e-5 * sum / rows);  // each mean is rounded to f32
+}
+
+/// The formula of log p, of the loss in f64 and of the gradient, with the bits of the log_softmax operator.
+TEST(CrossEntropy, HasTheBitsOfLogSoftmax) {
+  constexpr std::int64_t classes = 301, rows = 67;
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const double smoothing : {0.0, 0.2}) {
+      const Tensor logits = test::random_values({rows, classes}, 9, -8, 8).to(dtype);
+      std::vector<std::int64_t> values;
+      for (std::int64_t i = 0; i < rows; ++i) values.push_back(i * 37 % classes);
+      Variable x(logits, true);
+      const Variable loss = ops::cross_entropy(x, labels(values), smoothing);
+      loss.backward();
+      const Tensor log_p = ops::log_softmax(Variable(logits), 1).tensor();
+      const auto check = [&]<class T>(T) {
+        const T *p = log_p.data<T>(), *g = x.grad().data<T>();
+        double total = 0;
+        for (std::int64_t n = 0; n < rows; ++n, p += classes, g += classes) {
+          const std::int64_t own = values[static_cast<std::size_t>(n)];
+          total -= (1.0 - smoothing) * static_cast<double>(p[own]);
+          double all = 0;
+          for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c) all += static_cast<double>(p[c]);
+          total -= smoothing / classes * all;
+          for (std::int64_t c = 0; c < classes; ++c) {
+            const T target =
+                static_cast<T>(smoothing / classes) + (c == own ? static_cast<T>(1.0 - smoothing) : T{0});
+            ASSERT_EQ(g[c], static_cast<T>(1.0 / rows) * (std::exp(p[c]) - target)) << n << ' ' << c;
+          }
+        }
+        EXPECT_EQ(loss.tensor().data<T>()[0], static_cast<T>(total / rows));
+      };
+      dtype == DType::f32 ? check(float{}) : check(double{});
+    }
 }
 
 TEST(CrossEntropy, RejectsMismatchedShapes) {

@@ -79,6 +79,21 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
       move);
 }
 
+Variable before_transpose(const Variable& x, const std::vector<int>& axes) {
+  const Accumulator* sums = x.defined() && recorder() == nullptr ? x.accumulator() : nullptr;
+  const auto* moved = sums != nullptr && !sums->relu ? std::get_if<AccumulatorMove>(&sums->value) : nullptr;
+  const auto* transpose = moved != nullptr ? std::get_if<PermuteMove>(&moved->move) : nullptr;
+  if (transpose == nullptr || transpose->axes != axes) return {};
+  auto node = std::make_shared<Node>();
+  node->value = moved->inner.front();
+  node->leaf = false;
+  if (const auto& gradient = x.node()->gradient) {
+    if (gradient->op != "transpose") return {};
+    node->gradient = gradient->inputs.front();
+  }
+  return Variable::from_node(std::move(node));
+}
+
 // Window i covers floor(i * from / to) up to ceil((i + 1) * from / to), as in PyTorch; windows may overlap.
 AxisMix adaptive_shares(std::int64_t from, std::int64_t to) {
   AxisMix mix;

@@ -55,6 +55,10 @@ template <class F>
   return y;
 }
 
+/// Returns the sums that `x` transposes by `axes`, before any of them is rounded; undefined for other values
+/// and during a trace. The gradient of a reader of the result does not pass the transpose.
+[[nodiscard]] Variable before_transpose(const Variable& x, const std::vector<int>& axes);
+
 // Operators that move elements, or compute weighted sums along an axis.
 
 /// Records a move of x under the name of the operator. Codes of one scale stay codes, sums stay sums,

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/ops.h"
+#include "fakequant/core/quantized.h"
 
 namespace fq::cuda_loss_test {
 namespace {
@@ -100,6 +102,87 @@ TEST_F(CudaLoss, SupportsClassWeights) {
           EXPECT_EQ(difference(found, right, loss_tolerance(dtype)), "")
               << to_string(shape) << name(dtype) << smoothing << ignored;
         }
+}
+
+constexpr std::int64_t kWindows = 3, kTokens = 37, kWidth = 40, kVocabulary = 4099;
+
+/// Loss and gradients of a head of int8 codes whose logits [N, L, C] are transposed for the loss.
+std::vector<Tensor> run_head(Device device, bool rounded, double smoothing) {
+  const auto grid = [&](float amax) {
+    return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::full({}, amax, DType::f32, device),
+                           "head");
+  };
+  const Variable x(random_values({kWindows, kTokens, kWidth}, 1).to(DType::f32).to(device), true);
+  const Variable w(random_values({kVocabulary, kWidth}, 2).to(DType::f32).to(device), true);
+  const Variable sums = ops::linear(ops::quantize(x, grid(2)), ops::quantize(w, grid(2)));
+  const Variable logits = ops::transpose(rounded ? sums.as_float() : sums, {0, 2, 1});
+  const Tensor target = labels(kWindows * kTokens, kVocabulary).reshape({kWindows, kTokens}).to(device);
+  const Variable loss = ops::cross_entropy(logits, target, smoothing, 10);
+  loss.backward();
+  return {loss.tensor(), x.grad(), w.grad()};
+}
+
+/// The sums are read as rows, without the transposed copy: the same floats in the same order.
+TEST_F(CudaLoss, TransposedSumsGiveTheBitsOfTheirFloats) {
+  for (const Device device : {Device::cuda(), Device::cpu()})
+    for (const double smoothing : {0.0, 0.1}) {
+      const auto found = run_head(device, false, smoothing), expected = run_head(device, true, smoothing);
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(bitwise_equal(found[i], expected[i])) << i;
+    }
+}
+
+TEST_F(CudaLoss, LanguageModelHeadMatchesTheCpu) {
+  // Gradients of products are bf16: two factors are rounded to 8 bits.
+  const auto found = run_head(Device::cuda(), false, 0.1), expected = run_head(Device::cpu(), false, 0.1);
+  EXPECT_EQ(difference({found[0]}, {expected[0]}, 1e-6), "");
+  EXPECT_EQ(difference({found[1], found[2]}, {expected[1], expected[2]}, 1e-4), "");
+}
+
+/// The sums and one tensor of floats: the gradient takes the place of the logits.
+TEST_F(CudaLoss, NeedsOneTensorOfTheSizeOfTheLogits) {
+  const std::int64_t rows = 512, classes = 8192, bytes = rows * classes * 4;
+  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(),
+                                    Tensor::full({}, 1, DType::f32, Device::cuda()), "head");
+  const Variable x(Tensor::full({2, rows / 2, 16}, 0.5, DType::f32, Device::cuda()), true);
+  const Variable w = ops::quantize(Tensor::full({classes, 16}, 0.25, DType::f32, Device::cuda()), grid);
+  const Tensor target = labels(rows, classes).reshape({2, rows / 2}).to(Device::cuda());
+  const auto before = memory_stats(Device::cuda()).in_use;
+  reset_peak_memory(Device::cuda());
+  const auto logits = [&] { return ops::transpose(ops::linear(ops::quantize(x, grid), w), {0, 2, 1}); };
+  const Variable loss = ops::cross_entropy(logits(), target);
+  EXPECT_LE(memory_stats(Device::cuda()).peak - before, 2 * bytes + bytes / 8);
+  EXPECT_LE(memory_stats(Device::cuda()).in_use - before, bytes + bytes / 8);  // the sums are gone
+  const std::int64_t launches = test::launches_so_far();
+  loss.backward();
+  // The rounded gradient of the product has half of the size.
+  EXPECT_LE(memory_stats(Device::cuda()).peak - before, 2 * bytes + bytes / 8);
+  EXPECT_LE(test::launches_so_far() - launches, 10);
+}
+
+TEST_F(CudaLoss, KeepsLogitsThatOthersRead) {
+  const Variable x(random_values({64, 300}, 1).to(DType::f32).to(Device::cuda()), true);
+  const Variable logits = ops::scale(x, 2.0);
+  const Tensor before = logits.tensor().clone();
+  ops::cross_entropy(logits, labels(64, 300).to(Device::cuda())).backward();
+  EXPECT_TRUE(bitwise_equal(logits.tensor(), before));
+}
+
+TEST_F(CudaLoss, SpecialLogits) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  for (const float special : {infinity, -infinity, nan}) {
+    Tensor x = random_values({5, 2050}, 3).to(DType::f32);
+    x.mutable_data<float>()[2 * 2050 + 7] = special;
+    const auto run = [&](Device device) {
+      const Variable logits(x.to(device), true);
+      ops::cross_entropy(logits, labels(5, 2050).to(device)).backward();
+      return logits.grad().to(Device::cpu());
+    };
+    const Tensor found = run(Device::cuda()), expected = run(Device::cpu());
+    for (std::int64_t i = 0; i < found.numel(); ++i) {
+      const float a = found.data<float>()[i], b = expected.data<float>()[i];
+      ASSERT_TRUE(std::isnan(a) == std::isnan(b) && (std::isnan(a) || std::abs(a - b) < 1e-6f)) << i;
+    }
+  }
 }
 
 std::string error_message(const Tensor& tensor) {

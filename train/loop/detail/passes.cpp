@@ -66,7 +66,9 @@ Passes::Outputs Passes::run(const Input& batch) {
   FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
            loss_.defined() ? to_string(loss_.shape()) : "undefined");
   // Float labels are shares of classes only for the built-in loss.
-  const bool shares = is_floating(batch.y.dtype()) && !options_.loss && logits.tensor().rank() == 2;
+  const bool shares = is_floating(batch.y.dtype()) && !options_.loss;
+  // Logits of more axes are not converted: the loss of a language model reads its sums.
+  if (logits.rank() != 2) return {loss_.tensor(), {}, {}};
   const bool classes = shares || is_classes(logits.tensor(), batch.y);
   return {loss_.tensor(), logits.tensor(), classes ? predicted_classes(logits.tensor()) : Tensor()};
 }

@@ -36,7 +36,8 @@ class Passes {
   Passes(std::shared_ptr<Module> model, const Options& options);
 
   struct Outputs {
-    Tensor loss, logits;
+    Tensor loss;
+    Tensor logits;       // undefined unless they are [N, C]
     Tensor predictions;  ///< i64 [N] on the device of the logits; undefined unless labels are classes
   };
   /// Runs the forward pass of a batch on any device. The model is in state `phase`. `followed` has the

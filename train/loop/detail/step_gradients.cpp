@@ -69,7 +69,7 @@ SharedStep::BatchResult StepGradients::run(const Batch& batch) {
            "mask: no tensor of the network has its positions: use the mask of the sequences");
   const bool mixed = has_mixed_classes();
   // Accuracy needs classes: labels, or the largest share of a mixed sample.
-  const bool counted = mixed ? logits.rank() == 2 : is_classes(logits, batch.y);
+  const bool counted = logits.defined() && (mixed || is_classes(logits, batch.y));
   // The device copies the loss to the host during the backward pass; the host waits for it afterwards.
   Readback read_loss(loss);
   std::optional<Readback> read_predictions;

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
 namespace fq::cpu {
@@ -30,6 +33,41 @@ void softmax_rows(const float* x, const AxisView& view, bool logarithm, float* y
     for (std::int64_t i = at; i < at + view.size; ++i)
       y[i] = detail::log_softmax_value(x[i], largest, log_sum);
   });
+}
+
+/// Returns the largest element and the logarithm of the sum of exponentials, with the bits of `softmax`.
+/// `powers` has room for the row.
+template <class T>
+std::pair<T, T> row_statistics(const T* x, std::int64_t n, T* powers) {
+  if constexpr (std::is_same_v<T, float>) {
+    const auto [largest, sum] = powers_of_row(x, n, powers);
+    return {largest, std::log(sum)};
+  }
+  T largest = x[0], sum = 0;
+  for (std::int64_t i = 1; i < n; ++i) largest = std::max(largest, x[i]);
+  for (std::int64_t i = 0; i < n; ++i) sum += detail::softmax_power(x[i], largest);
+  return {largest, std::log(sum)};
+}
+
+/// log p of the label of a row, and the weighted sum of log p of all classes; 0 without smoothing.
+struct RowTerms {
+  double label = 0, all = 0;
+};
+
+/// Calls f(row, powers) in parallel; `powers` has room for a row.
+template <class T, class F>
+void each_row(const Tensor& x, const F& f) {
+  const auto classes = static_cast<std::size_t>(x.dim(1));
+  detail::FirstError error;
+#pragma omp parallel if (x.numel() > 8192)
+  {
+    std::vector<T> powers;
+    error.keep([&] { powers.resize(classes); });
+#pragma omp for schedule(static)
+    for (std::int64_t n = 0; n < x.dim(0); ++n)
+      if (powers.size() == classes) f(n, powers.data());
+  }
+  error.rethrow();
 }
 
 const double* class_weights(const LabelRule& rule) {
@@ -80,50 +118,61 @@ void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, b
   });
 }
 
-void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& totals,
-                   Tensor& loss) {
-  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
+void cross_entropy(const Tensor& x, const Tensor& labels, const LabelRule& rule, Tensor& statistics,
+                   Tensor& totals, Tensor& loss) {
+  const std::int64_t classes = x.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
-  const double smoothing = rule.smoothing;
-  const detail::SmoothedTarget of(smoothing, classes, class_weights(rule));
-  auto* sums = totals.mutable_data<double>();
-  // Large logits come in chunks: the totals continue from the previous chunk.
-  double total = sums[0], count = sums[1];
-  detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
-    const T* p = log_p.data<T>();
-    for (std::int64_t n = 0; n < rows; ++n, p += classes) {
+  const detail::SmoothedTarget of(rule.smoothing, classes, class_weights(rule));
+  std::vector<RowTerms> terms(static_cast<std::size_t>(rows));
+  double total = 0, count = 0;
+  detail::visit_float(x.dtype(), "cross_entropy", [&]<class T>(T) {
+    T* kept = statistics.mutable_data<T>();
+    each_row<T>(x, [&](std::int64_t n, T* powers) {
+      const T* own = x.data<T>() + n * classes;
+      const auto [largest, log_sum] = row_statistics(own, classes, powers);
+      kept[2 * n] = largest;
+      kept[2 * n + 1] = log_sum;
+      if (label[n] == rule.ignored) return;
+      const auto log_p = [&, largest = largest, log_sum = log_sum](std::int64_t c) {
+        return static_cast<double>(detail::log_softmax_value(own[c], largest, log_sum));
+      };
+      RowTerms& term = terms[static_cast<std::size_t>(n)];
+      term.label = log_p(label[n]);
+      for (std::int64_t c = 0; rule.smoothing > 0 && c < classes; ++c) term.all += of.weight(c) * log_p(c);
+    });
+    for (std::int64_t n = 0; n < rows; ++n) {
       if (label[n] == rule.ignored) continue;
       // `count` is the sum of the weights, so that the loss is a weighted mean, as in torch.
       const double weight = of.weight(label[n]);
+      const RowTerms& term = terms[static_cast<std::size_t>(n)];
       count += weight;
-      total -= (1.0 - smoothing) * weight * static_cast<double>(p[label[n]]);
-      double all = 0;
-      for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c)
-        all += of.weight(c) * static_cast<double>(p[c]);
-      total -= of.share * all;
+      total -= (1.0 - rule.smoothing) * weight * term.label;
+      total -= of.share * term.all;
     }
     loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_or_zero(total, count));
   });
+  auto* sums = totals.mutable_data<double>();
   sums[0] = total;
   sums[1] = count;
 }
 
-void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
-                            const Tensor& totals, const Tensor& dy, Tensor& dx) {
-  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
+void cross_entropy_backward(const Tensor& x, const Tensor& statistics, const Tensor& labels,
+                            const LabelRule& rule, const Tensor& totals, const Tensor& dy, Tensor& dx) {
+  const std::int64_t classes = x.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
   const detail::SmoothedTarget of(rule.smoothing, classes, class_weights(rule));
-  detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
-    const T* p = log_p.data<T>();
+  detail::visit_float(x.dtype(), "cross_entropy", [&]<class T>(T) {
+    const T *in = x.data<T>(), *kept = statistics.data<T>();
     T* out = dx.mutable_data<T>();
     // The loss is a mean: its gradient has the total weight as divisor.
     const T factor = static_cast<T>(detail::mean_or_zero(dy.item(), totals.data<double>()[1]));
-#pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
+#pragma omp parallel for schedule(static) if (x.numel() > 8192)
     for (std::int64_t n = 0; n < rows; ++n) {
-      const T all = static_cast<T>(of.targets(label[n]));
-      for (std::int64_t c = 0; c < classes; ++c)
-        out[n * classes + c] =
-            label[n] == rule.ignored ? T{0} : of.gradient(p[n * classes + c], all, c, label[n], factor);
+      const T all = static_cast<T>(of.targets(label[n])), largest = kept[2 * n], log_sum = kept[2 * n + 1];
+      for (std::int64_t i = n * classes, c = 0; c < classes; ++i, ++c)
+        out[i] = label[n] == rule.ignored ? T{0}
+                                          : of.gradient(detail::log_softmax_value(in[i], largest, log_sum),
+                                                        all, c, label[n], factor);
     }
   });
 }

@@ -2,6 +2,7 @@
 #include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/norm/row_powers.cuh"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -9,6 +10,7 @@ namespace fq::cuda {
 namespace {
 
 using fq::detail::IgnoredLabel;
+using fq::detail::log_softmax_value;
 using fq::detail::mean_or_zero;
 using fq::detail::SmoothedTarget;
 
@@ -34,34 +36,67 @@ struct AddRows {
   }
 };
 // CUB calls the output functor once, on the device, so that no second launch is needed.
-/// Adds a sum to totals [loss, weights], writes the mean so far, and returns the new total weight.
-struct MeanSoFar {
+/// Sets totals [loss, weights] and the mean.
+struct PutMean {
   double* totals;
   void* loss;
   bool wide;
   FQ_HD double operator()(const RowSum& sum) const {
-    totals[0] += sum.total;
-    const double weights = totals[1] + sum.weight, mean = mean_or_zero(totals[0], weights);
+    totals[0] = sum.total;
+    const double mean = mean_or_zero(sum.total, sum.weight);
     if (wide)
       *static_cast<double*>(loss) = mean;
     else
       *static_cast<float*>(loss) = static_cast<float>(mean);
-    return weights;
+    return sum.weight;
   }
 };
 
-/// Adds terms(i) to the totals and sets loss to the mean so far.
+/// Sets the totals to the sum of terms(i), and loss to the mean.
 template <class Terms>
 void add_terms(std::int64_t items, Terms terms, Tensor& totals, Tensor& loss) {
-  auto* sums = updated_device_data<double>(totals);
+  auto* sums = mutable_device_data<double>(totals);
   reduce_indices(loss.device(), items, terms, AddRows{}, RowSum{},
                  thrust::make_transform_output_iterator(
-                     sums + 1, MeanSoFar{sums, mutable_device_data<void>(loss), loss.dtype() == DType::f64}));
+                     sums + 1, PutMean{sums, mutable_device_data<void>(loss), loss.dtype() == DType::f64}));
 }
+
+/// Writes the largest element and the logarithm of the sum of exponentials of each row.
+template <class T>
+struct RowStatistics {
+  static constexpr int phases = RowPowers<T>::phases;
+  using Shared = typename RowPowers<T>::Shared;
+  using Kept = typename RowPowers<T>::Kept;
+  RowPowers<T> powers;
+  T* out;
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
+    const auto p = powers.shape.place(t);
+    if (p.row >= powers.shape.rows) return;
+    powers.template phase<Phase>(t, p, shared, kept);
+    // The lane that joins the last sums of a row writes it.
+    if (Phase + 1 < phases || p.lane != 0) return;
+    out[2 * p.row] = shared.largest[p.first];
+    out[2 * p.row + 1] = std::log(static_cast<T>(shared.sums[p.first].value()));
+  }
+};
+
+/// log p of the classes, from the logits and the statistics of their rows.
+struct LogRows {
+  Floats x, statistics;
+  std::int64_t classes;
+  FQ_HD double operator()(std::int64_t row, std::int64_t c) const {
+    const double v = x[row * classes + c], largest = statistics[2 * row], log_sum = statistics[2 * row + 1];
+    if (x.wide) return log_softmax_value(v, largest, log_sum);
+    return static_cast<double>(
+        log_softmax_value(static_cast<float>(v), static_cast<float>(largest), static_cast<float>(log_sum)));
+  }
+};
 
 /// Terms of a row. A label that is not a class adds nothing.
 struct LabelTerms {
-  Floats log_p;
+  LogRows log_p;
   const std::int64_t* labels;
   SmoothedTarget of;
   IgnoredLabel ignored;
@@ -71,26 +106,26 @@ struct LabelTerms {
     const double weight = of.weight(label);
     // Invalid labels have raised an alarm before. The kernel only must not read outside of the row.
     if (label < 0 || label >= of.classes) return {0.0, weight};
-    return {-weight * log_p[row * of.classes + label], weight};
+    return {-weight * log_p(row, label), weight};
   }
 };
 
 /// Terms of an element. The first element of a row adds the row's weight.
 struct SmoothedTerms {
-  Floats log_p;
+  LogRows log_p;
   const std::int64_t* labels;
   SmoothedTarget of;
   IgnoredLabel ignored;
   FQ_HD RowSum operator()(std::int64_t i) const {
     const std::int64_t row = quotient(i, of.classes), c = i - row * of.classes, label = labels[row];
     if (!ignored.counts(label)) return {0.0, 0.0};
-    return {-of.target(c, label) * log_p[i], c == 0 ? of.weight(label) : 0.0};
+    return {-of.target(c, label) * log_p(row, c), c == 0 ? of.weight(label) : 0.0};
   }
 };
 
 template <class T>
 struct EntropyBackward {
-  const T* log_p;
+  const T *x, *statistics;
   const std::int64_t* labels;
   SmoothedTarget of;
   IgnoredLabel ignored;
@@ -102,12 +137,13 @@ struct EntropyBackward {
     // One division per group: the loop advances class and row.
     std::int64_t row = quotient(first, of.classes), c = first - row * of.classes;
     T v[group_size];
-    load_group(log_p + first, count, v);
+    load_group(x + first, count, v);
     for (int j = 0; j < group_size; ++j) {
       if (j < count) {
         const std::int64_t label = labels[row];
         const T all = static_cast<T>(of.targets(label));
-        v[j] = ignored.counts(label) ? of.gradient(v[j], all, c, label, factor) : T{0};
+        const T log_p = log_softmax_value(v[j], statistics[2 * row], statistics[2 * row + 1]);
+        v[j] = ignored.counts(label) ? of.gradient(log_p, all, c, label, factor) : T{0};
       }
       if (++c < of.classes) continue;
       c = 0;
@@ -148,31 +184,38 @@ struct DistanceBackward {
 
 }  // namespace
 
-void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& totals,
-                   Tensor& loss) {
+void cross_entropy(const Tensor& x, const Tensor& labels, const LabelRule& rule, Tensor& statistics,
+                   Tensor& totals, Tensor& loss) {
+  const std::int64_t rows = labels.numel(), classes = x.dim(1);
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const auto shape = RowBlocks::of(rows, classes);
+    launch_stateful_blocks(x.device(), shape.blocks(),
+                           RowStatistics<T>{{shape, device_data<T>(x)}, mutable_device_data<T>(statistics)});
+  });
+  const LogRows log_p{as_floats(x), as_floats(statistics), classes};
   const auto* label = device_data<std::int64_t>(labels);
   const IgnoredLabel ignored(rule);
-  const SmoothedTarget of = smoothed_target(rule, log_p.dim(1));
+  const SmoothedTarget of = smoothed_target(rule, classes);
   // Smoothed targets need all classes of a row, plain labels one element.
   if (rule.smoothing > 0)
-    add_terms(log_p.numel(), SmoothedTerms{as_floats(log_p), label, of, ignored}, totals, loss);
+    add_terms(x.numel(), SmoothedTerms{log_p, label, of, ignored}, totals, loss);
   else
-    add_terms(labels.numel(), LabelTerms{as_floats(log_p), label, of, ignored}, totals, loss);
+    add_terms(rows, LabelTerms{log_p, label, of, ignored}, totals, loss);
 }
 
-void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
-                            const Tensor& totals, const Tensor& dy, Tensor& dx) {
-  visit_float(log_p.dtype(), [&]<class T>(T) {
+void cross_entropy_backward(const Tensor& x, const Tensor& statistics, const Tensor& labels,
+                            const LabelRule& rule, const Tensor& totals, const Tensor& dy, Tensor& dx) {
+  visit_float(x.dtype(), [&]<class T>(T) {
     launch_groups(
         dx.device(), dx.numel(),
-        EntropyBackward<T>{device_data<T>(log_p), device_data<std::int64_t>(labels),
-                           smoothed_target(rule, log_p.dim(1)), IgnoredLabel(rule),
+        EntropyBackward<T>{device_data<T>(x), device_data<T>(statistics), device_data<std::int64_t>(labels),
+                           smoothed_target(rule, x.dim(1)), IgnoredLabel(rule),
                            device_data<double>(totals) + 1, device_data<T>(dy), mutable_device_data<T>(dx)});
   });
 }
 
 void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
-  Tensor totals = Tensor::zeros({2}, DType::f64, loss.device());
+  Tensor totals = Tensor::empty({2}, DType::f64, loss.device());
   add_terms(a.numel(), DistanceTerms{as_floats(a), as_floats(b)}, totals, loss);
 }
 

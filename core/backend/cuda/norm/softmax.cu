@@ -1,9 +1,6 @@
-#include <limits>
-
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
-#include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
-#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/norm/row_powers.cuh"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -75,65 +72,29 @@ struct SoftmaxLineBackward {
   }
 };
 
-/// Computes contiguous lines. Threads of a block share a row, and each keeps its first elements in registers.
+/// Softmax of contiguous lines.
 template <class T>
 struct SoftmaxRows {
-  static constexpr int phases = 3 + 2 * join_phases;
-  struct Shared {
-    T largest[block_threads];
-    SumOf<T> sums[block_threads];
-  };
-  struct Kept {
-    T v[group_size];
-  };
-  RowBlocks shape;
-  const T* x;
+  static constexpr int phases = RowPowers<T>::phases + 1;
+  using Shared = typename RowPowers<T>::Shared;
+  using Kept = typename RowPowers<T>::Kept;
+  RowPowers<T> powers;
   bool logarithm;
   T* y;
 
-  /// Calls f(first, count, values) with x, or with the values that an earlier f produced.
-  template <bool made, class F>
-  FQ_HD void visit(std::int64_t at, int lane, Kept& kept, const F& f) const {
-    const auto load = [&](std::int64_t first, int count, Kept& to) {
-      load_group(x + at + first, count, to.v);
-    };
-    visit_lane_values<made>(shape, lane, kept, load, f);
-  }
-  FQ_HD T lane_maximum(std::int64_t at, int lane, Kept& kept) const {
-    T largest = -std::numeric_limits<T>::infinity();
-    visit<false>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
-      for (int j = 0; j < group_size; ++j)
-        if (j < count && of.v[j] > largest) largest = of.v[j];
-    });
-    return largest;
-  }
-  FQ_HD SumOf<T> lane_sum(std::int64_t at, int lane, T largest, Kept& kept) const {
-    SumOf<T> sum{};
-    visit<true>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
-      for (int j = 0; j < group_size; ++j)
-        if (j < count) sum.add(softmax_power(of.v[j], largest));
-    });
-    return sum;
-  }
-  FQ_HD void write(std::int64_t at, int lane, T largest, double sum, Kept& kept) const {
-    visit<true>(at, lane, kept, [&](std::int64_t first, int count, Kept& of) {
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
+    const auto p = powers.shape.place(t);
+    if (p.row >= powers.shape.rows) return;
+    if constexpr (Phase < RowPowers<T>::phases) return powers.template phase<Phase>(t, p, shared, kept);
+    const std::int64_t at = p.row * powers.shape.length;
+    const T largest = shared.largest[p.first];
+    const double sum = shared.sums[p.first].value();
+    powers.template visit<true>(at, p.lane, kept, [&](std::int64_t first, int count, Kept& of) {
       for (int j = 0; j < group_size; ++j)
         if (j < count) of.v[j] = softmax_output(of.v[j], largest, sum, logarithm);
       store_group(y + at + first, count, of.v);
     });
-  }
-
-  // Passes over a row: largest element, sum of exponentials, result. Each reduction joins in three phases.
-  template <int Phase>
-  FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
-    const auto p = shape.place(t);
-    if (p.row >= shape.rows) return;
-    const std::int64_t at = p.row * shape.length;
-    if (Phase == 0) shared.largest[t.thread] = lane_maximum(at, p.lane, kept);
-    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 4) shared.sums[t.thread] = lane_sum(at, p.lane, shared.largest[p.first], kept);
-    if constexpr (4 < Phase && Phase < 8) join_lanes<Phase - 5>(shape, p, shared.sums, JoinSums{});
-    if (Phase == 8) write(at, p.lane, shared.largest[p.first], shared.sums[p.first].value(), kept);
   }
 };
 
@@ -196,7 +157,7 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
       launch_stateful_blocks(x.device(), shape.blocks(),
-                             SoftmaxRows<T>{shape, device_data<T>(x), logarithm, out});
+                             SoftmaxRows<T>{{shape, device_data<T>(x)}, logarithm, out});
     else
       // Other axes, for example class scores of images: neighbouring lines are adjacent in memory.
       launch_each(x.device(), view.outer * view.inner,
