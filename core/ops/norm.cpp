@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
@@ -60,12 +61,12 @@ void check_shape(const Tensor& p, const Shape& shape, std::string_view what, std
 }
 
 /// Returns a parameter of the given shape. Undefined ones stay undefined.
-Variable parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what,
-                   std::string_view op) {
+detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what,
+                         std::string_view op) {
   if (!p.defined()) return {};
-  const auto read = detail::matching_floats(p, x, op);
+  auto read = detail::matching_floats(p, x, op);
   check_shape(read.tensor, shape, what, op);
-  return read.variable;
+  return read;
 }
 
 /// Returns p [C] in a shape that broadcasts against the channels of x.
@@ -82,8 +83,8 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
   FQ_CHECK(shape.size() >= 2, op, "the input is {}: use [N, C, ..]", to_string(shape));
   FQ_CHECK(groups >= 1 && shape[1] % groups == 0, op, "groups is {}: it must divide the {} channels", groups,
            shape[1]);
-  const Variable g = parameter(gamma, x.tensor, {shape[1]}, "gamma", op),
-                 b = parameter(beta, x.tensor, {shape[1]}, "beta", op);
+  const Variable g = parameter(gamma, x.tensor, {shape[1]}, "gamma", op).variable,
+                 b = parameter(beta, x.tensor, {shape[1]}, "beta", op).variable;
   return detail::composite(op, {x.variable, g, b}, std::move(attributes), [&] {
     const std::int64_t length = numel(Shape(shape.begin() + 1, shape.end())) / groups;
     // Each group of a sample is one row of a layer norm. gamma and beta differ per channel, not per row.
@@ -94,6 +95,24 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
   });
 }
 
+/// Computes RMS normalization of row-major x in one kernel each way. The formula is the one composed below.
+Variable fused_rms_norm(std::string_view op, const detail::Floats& x, const detail::Floats& gamma,
+                        std::int64_t length, double eps, Attributes attributes) {
+  const Tensor& rows = x.tensor;
+  const std::int64_t count = length == 0 ? 0 : rows.numel() / length;
+  Tensor y = detail::empty_like(rows), roots = Tensor::empty({count}, y.dtype(), y.device());
+  detail::run(y.device(), &detail::Kernels::rms_norm, rows, length, gamma.tensor, eps, y, roots);
+  const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(gamma.tensor),
+                         roots, length](const Tensor& dy) {
+    const Tensor& g = saved_gamma.get();
+    Tensor dx = detail::empty_like(dy), dgamma = g.defined() ? detail::empty_like(g) : Tensor();
+    detail::run(dx.device(), &detail::Kernels::rms_norm_backward, dy, saved.get().to(Layout::row_major),
+                length, g, roots, dx, dgamma);
+    return std::vector<Tensor>{dx, dgamma};
+  };
+  return detail::record(op, y, {x.variable, gamma.variable}, backward, std::move(attributes));
+}
+
 }  // namespace
 
 Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double eps) {
@@ -102,10 +121,13 @@ Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double
   const Shape shape = x.tensor.shape();
   FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), op, "{} axes of {} cannot be normalized: use 1 to {}", axes,
            to_string(shape), x.tensor.rank());
-  const Variable g = parameter(gamma, x.tensor, Shape(shape.end() - axes, shape.end()), "gamma", op);
+  const Shape normalized(shape.end() - axes, shape.end());
+  const auto own = parameter(gamma, x.tensor, normalized, "gamma", op);
   auto attributes = detail::traced([&] { return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}}; });
-  // y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, arXiv:1910.07467), composed of operators that
-  // have gradients.
+  if (detail::device_traits(x.tensor.device()).launches && x.tensor.layout() == Layout::row_major)
+    return fused_rms_norm(op, x, own, numel(normalized), eps, std::move(attributes));
+  const Variable g = own.variable;
+  // y = x / sqrt(mean(x^2) + eps) * gamma, composed of operators that have gradients.
   return detail::composite(op, {x.variable, g}, std::move(attributes), [&] {
     std::vector<int> last;
     for (int axis = x.tensor.rank() - axes; axis < x.tensor.rank(); ++axis) last.push_back(axis);

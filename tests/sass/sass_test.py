@@ -55,6 +55,8 @@ HOT = {
     "engine/xnnpack_rows.cu": {"TensorCoreProduct<XnnpackChain<true>": (8, 0), "TensorCoreProduct<XnnpackChain<false>": (6, 0), "ZeroTerms": (1, 0)},
     "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0), "reduce::DeviceReduceKernel": (4, 0)},
     "ranges/count.cu": {"CountBins<true>": (2, 0)},
+    "norm/layer_norm.cu": {"RmsForward<float>": (4, 2), "RmsBackward<float>": (6, 2)},
+    "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
 }
 # Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.
@@ -63,8 +65,10 @@ LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}
 # is followed by one conversion and one multiply-add. 128 registers let two blocks run on a processor.
 PRODUCTS = {"TensorCoreProduct<": ("IMMA.16832", 4), "GgmlLanes": ("IDP.4A", 1)}
 PRODUCT_REGISTERS = 128
-# Sums and grids that are defined in doubles, whose bits are the CPU's.
-DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula"]
+# Sums and grids that are defined in doubles, whose bits are the CPU's; sums of a row, which become one double.
+DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
+# Losses: weights of classes and means are doubles.
+DOUBLES += ["EntropyBackward", "DistanceBackward", "DeviceReduce"]
 
 
 def disassembled(tool, obj, form="-sass"):

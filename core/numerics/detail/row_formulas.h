@@ -23,6 +23,24 @@ FQ_HD T layer_norm_gradient(T g, T normal, T inverse, T average, T slope) {
   return inverse * (g - average - normal * slope);
 }
 
+// RMS normalization: y = x / root * gamma with root = sqrt(mean(x^2) + eps) (Zhang and Sennrich,
+// arXiv:1910.07467).
+
+/// `squares` is the sum of x^2, `share` 1 / the number of elements.
+template <class T>
+FQ_HD T rms_root(T squares, T share, T eps) {
+  return std::sqrt(squares * share + eps);
+}
+template <class T>
+FQ_HD T rms_normal(T x, T root) {
+  return x / root;
+}
+/// Here g = dy * gamma / root, and `slope` is the mean of g * normal.
+template <class T>
+FQ_HD T rms_norm_gradient(T g, T normal, T slope) {
+  return g - normal * slope;
+}
+
 /// p = exp(x - max) / sum, or its logarithm x - max - log(sum).
 template <class T>
 FQ_HD T softmax_power(T x, T largest) {

@@ -1,5 +1,8 @@
 #include "fakequant/core/ops/norm.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "core/gradient_check.h"
@@ -184,6 +187,69 @@ TEST_F(CudaNorm, HandlesRowsOfManyLengths) {
                            run_layer_norm(Device::cpu(), shape, dtype, shape[0] != 5), tolerance(dtype)),
                 "")
           << to_string(shape) << name(dtype);
+}
+
+/// y, dx, dgamma.
+std::vector<Tensor> run_rms_norm(Device device, const Shape& shape, DType dtype, bool scaled, int axes = 1) {
+  const auto value = [&](const Shape& of, unsigned seed) {
+    return random_values(of, seed).to(dtype).to(device);
+  };
+  const Variable x(value(shape, 1), true);
+  const Variable gamma =
+      scaled ? Variable(value(Shape(shape.end() - axes, shape.end()), 2), true) : Variable();
+  const Variable y = ops::rms_norm(x, gamma, axes, 1e-6);
+  y.backward(value(shape, 3));
+  return {y.tensor(), x.grad(), scaled ? gamma.grad() : Tensor()};
+}
+
+TEST_F(CudaNorm, RmsNormHandlesRowsOfManySizes) {
+  const std::vector<Shape> shapes{{1, 1}, {3, 7}, {2, 5, 64}, {70, 257}, {5, 4099}, {513, 24}, {0, 8}};
+  for (const auto& shape : shapes)
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const bool scaled : {true, false}) {
+        const auto found = run_rms_norm(Device::cuda(), shape, dtype, scaled);
+        const auto expected = run_rms_norm(Device::cpu(), shape, dtype, scaled);
+        EXPECT_EQ(difference(found, expected, tolerance(dtype)), "") << to_string(shape) << name(dtype);
+        // Both sum rounded squares with at least 48 bits and round the sum once. The orders of the sums
+        // differ, but not in the bits of these sums.
+        const bool same = bitwise_equal(found[0].to(Device::cpu()), expected[0]);
+        EXPECT_TRUE(same || dtype == DType::f64) << to_string(shape);
+      }
+}
+
+TEST_F(CudaNorm, RmsNormOfSeveralAxes) {
+  EXPECT_EQ(
+      difference(run_rms_norm(Device::cuda(), {6, 3, 11, 5}, DType::f32, true, 2),
+                 run_rms_norm(Device::cpu(), {6, 3, 11, 5}, DType::f32, true, 2), tolerance(DType::f32)),
+      "");
+}
+
+TEST_F(CudaNorm, RmsNormOfSpecialRows) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float special : {0.0f, 1e-30f, 1e25f, infinity, std::nanf("")}) {
+    Tensor x = Tensor::full({3, 20}, special, DType::f32);
+    x.mutable_data<float>()[25] = 0.5f;
+    const auto y = [&](Device device) {
+      return ops::rms_norm(x.to(device), {}, 1, 1e-6).tensor().to(Device::cpu());
+    };
+    const Tensor found = y(Device::cuda()), expected = y(Device::cpu());
+    for (std::int64_t i = 0; i < 60; ++i) {
+      const float a = found.data<float>()[i], b = expected.data<float>()[i];
+      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << special << ' ' << i << ' ' << a << ' ' << b;
+    }
+  }
+}
+
+TEST_F(CudaNorm, RmsNormIsOneLaunchForward) {
+  const Variable x(random_values({64, 96}, 1).to(DType::f32).to(Device::cuda()), true);
+  const Variable gamma(random_values({96}, 2).to(DType::f32).to(Device::cuda()), true);
+  auto before = test::launches_so_far();
+  const Variable y = ops::rms_norm(x, gamma);
+  EXPECT_EQ(test::launches_so_far() - before, 1);
+  const Tensor dy = Tensor::full({64, 96}, 1.0, DType::f32, Device::cuda());
+  before = test::launches_so_far();
+  y.backward(dy);
+  EXPECT_LE(test::launches_so_far() - before, 3);  // dx, and the sum over rows of dgamma in two
 }
 
 }  // namespace
