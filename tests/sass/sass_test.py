@@ -67,8 +67,8 @@ PRODUCTS = {"TensorCoreProduct<": ("IMMA.16832", 4), "GgmlLanes": ("IDP.4A", 1)}
 PRODUCT_REGISTERS = 128
 # Sums and grids that are defined in doubles, whose bits are the CPU's; sums of a row, which become one double.
 DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
-# Losses: weights of classes and means are doubles.
-DOUBLES += ["EntropyBackward", "DistanceBackward", "DeviceReduce"]
+# Losses and layer norm: weights of classes and statistics of a row are doubles.
+DOUBLES += ["EntropyBackward", "DistanceBackward", "DeviceReduce", "<Forward<", "<Backward<"]
 
 
 def disassembled(tool, obj, form="-sass"):
