@@ -51,13 +51,54 @@ __global__ void __launch_bounds__(block_threads, 2) rounds_kernel(const Body bod
   body.finish(thread, shared, kept);
 }
 
+/// Runs a phase that ends with a barrier of the block or of the warp.
+template <bool whole_block, class F>
+__device__ __forceinline__ void run_joined(const F& phase) {
+  phase();
+  if constexpr (whole_block)
+    __syncthreads();
+  else
+    __syncwarp();
+}
+
+/// Returns the current thread. Each phase calls it, so that the compiler computes addresses in the phase and
+/// does not keep the addresses of all phases in registers.
+__device__ __forceinline__ Thread current_thread() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return {blockIdx.x, gridDim.x, index};
+}
+
+template <class Body, int... Step, int... Last>
+__device__ __forceinline__ void run_steps(
+    const Body& body, typename Body::Shared& shared,
+    const PhaseLists<std::integer_sequence<int, Step...>, std::integer_sequence<int, Last...>>&) {
+  typename Body::Kept kept;
+  run_joined<true>([&] { body.begin(current_thread(), shared, kept); });
+  const int steps = body.steps(shared);
+  for (int i = 0; i < steps; ++i)
+    (run_joined<Body::block_barriers[Step]>(
+         [&] { body.template step<Step>(current_thread(), shared, kept, i); }),
+     ...);
+  (run_joined<false>([&] { body.template end<Last>(current_thread(), shared, kept); }), ...);
+}
+
+template <class Body, class Phases>
+__global__ void __launch_bounds__(Body::threads, Body::least_blocks)
+    steps_kernel(const Body body, Phases phases) {
+  extern __shared__ uint4 memory[];
+  run_steps(body, *reinterpret_cast<typename Body::Shared*>(memory), phases);
+}
+
 template <class First, class Second>
 void launch_kernel(void (*kernel)(First, Second), Device device, std::int64_t blocks,
-                   std::remove_const_t<First> first, Second second) {
+                   std::remove_const_t<First> first, Second second, int threads = block_threads,
+                   std::size_t shared_bytes = 0) {
   void* arguments[] = {&first, &second};
   count_launch();
   FQ_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
-                           dim3(block_threads), arguments, 0, device_stream(device)));
+                           dim3(static_cast<unsigned>(threads)), arguments, shared_bytes,
+                           device_stream(device)));
 }
 
 /// Returns the number of blocks of the items kernel that run concurrently on the device.
@@ -94,6 +135,22 @@ void launch_keeping(Device device, std::int64_t blocks, const Body& body,
 template <class Body>
 void launch_rounds(Device device, std::int64_t blocks, const Body& body, int rounds) {
   launch_kernel(&rounds_kernel<Body>, device, blocks, body, rounds);
+}
+
+template <class Body, class Phases>
+void launch_steps(Device device, std::int64_t blocks, const Body& body, Phases phases) {
+  static std::array<std::atomic<bool>, max_devices> known{};
+  const auto kernel = &steps_kernel<Body, Phases>;
+  constexpr std::size_t bytes = sizeof(typename Body::Shared);
+  static_assert(bytes <= 99 * 1024, "more than every GPU gives a block");
+  std::atomic<bool>& allowed = known.at(static_cast<std::size_t>(device.index));
+  if (!allowed) {  // more than 48 KB must be requested, once per device
+    static_cast<void>(device_stream(device));
+    FQ_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    allowed = true;
+  }
+  launch_kernel(kernel, device, blocks, body, phases, Body::threads, bytes);
 }
 
 }  // namespace fq::cuda::loops

@@ -54,4 +54,20 @@ void launch_rounds(Device device, std::int64_t blocks, int rounds, Body body) {
   loops::launch_rounds(device, blocks, body, rounds);
 }
 
+/// Runs blocks of `Body::threads` threads that repeat phases. All threads call body.begin(thread, shared,
+/// kept), then body.step<p>(thread, shared, kept, i) for p < Body::step_phases and each i <
+/// body.steps(shared), then body.end<p>(thread, shared, kept) for p < Body::end_phases.
+///
+/// A phase begins after all threads of the warp have finished the phase before. `begin`, and the step phases
+/// with a true element in `Body::block_barriers`, finish in all threads of the block. `Body::Shared` has at
+/// most 99 KB. `Body::least_blocks` blocks fit into the registers of a processor.
+template <class Body>
+void launch_steps(Device device, std::int64_t blocks, Body body) {
+  if (blocks <= 0) return;
+  if (blocks > most_blocks) throw ArgumentError("[cuda] the work needs more than 2^31 - 1 blocks: split it");
+  loops::launch_steps(device, blocks, body,
+                      loops::PhaseLists<std::make_integer_sequence<int, Body::step_phases>,
+                                        std::make_integer_sequence<int, Body::end_phases>>{});
+}
+
 }  // namespace fq::cuda

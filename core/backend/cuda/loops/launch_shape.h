@@ -30,6 +30,12 @@ struct Thread {
   [[nodiscard]] FQ_HD std::int64_t step() const { return blocks * block_threads; }
 };
 
+namespace loops {
+/// Numbers of the phases of a launch: repeated ones, and those at the end.
+template <class Step, class Last>
+struct PhaseLists {};
+}  // namespace loops
+
 /// Runs the thread's share of body(i), 0 <= i < items.
 template <class Body>
 FQ_HD void run_items(const Body& body, std::int64_t items, Thread thread) {
