@@ -1,14 +1,29 @@
 #pragma once
 
-/// Rows of attention scores and rotary pairs, for host and device.
+/// Sizes and arguments of attention, rows of scores, and rotary pairs. For host and device.
 
 #include <array>
 #include <cstdint>
 #include <limits>
 
 #include "fakequant/core/numerics/number_formats.h"
+#include "fakequant/core/tensor.h"
 
 namespace fq::detail {
+
+struct AttentionShape {
+  std::int64_t samples, heads, kv_heads, queries, keys, width, value_width;
+  [[nodiscard]] Shape q() const { return {samples, heads, queries, width}; }
+  [[nodiscard]] Shape k() const { return {samples, kv_heads, keys, width}; }
+  [[nodiscard]] Shape v() const { return {samples, kv_heads, keys, value_width}; }
+  [[nodiscard]] Shape y() const { return {samples, heads, queries, value_width}; }
+  /// Returns whether the kernels `attention` and `attention_backward` support these sizes.
+  [[nodiscard]] bool fits_tiles() const {
+    constexpr std::int64_t widest = 256, longest = std::int64_t{1} << 30;
+    return numel(q()) > 0 && numel(v()) > 0 && width <= widest && value_width <= widest &&
+           queries <= longest && keys <= longest;
+  }
+};
 
 /// Rows of scores [.., keys], each for one query. Rows count (sample, head, query) from `first`.
 struct AttentionRows {
@@ -21,8 +36,11 @@ struct AttentionRows {
   /// Returns the number of keys that row r sees. With `causal` the last query sees all keys, and each query
   /// before it one less.
   [[nodiscard]] FQ_HD std::int64_t visible(std::int64_t r) const {
-    if (!causal) return keys;
-    const std::int64_t seen = keys - queries + 1 + (first + r) % queries;
+    return causal ? visible_keys((first + r) % queries) : keys;
+  }
+  /// Returns the number of keys that a query sees.
+  [[nodiscard]] FQ_HD std::int64_t visible_keys(std::int64_t query) const {
+    const std::int64_t seen = causal ? keys - queries + 1 + query : keys;
     return seen < 0 ? 0 : seen;
   }
   /// Returns the offset of row r in the mask.
@@ -31,6 +49,19 @@ struct AttentionRows {
     return line / heads * mask_strides[0] + line % heads * mask_strides[1] +
            (first + r) % queries * mask_strides[2];
   }
+};
+
+/// Matrices of heads: element [n, h, r, c] is at n * sample + h * head + r * row + c of the tensor.
+struct HeadRows {
+  Tensor tensor;
+  std::int64_t sample, head, row;
+};
+
+struct AttentionInputs {
+  AttentionShape shape;
+  AttentionRows rows;
+  HeadRows q, k, v;
+  Tensor mask;  ///< may be undefined
 };
 
 /// Returns the input of the softmax for a score. `mask` may be null.

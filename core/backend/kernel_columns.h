@@ -12,7 +12,7 @@
 
 namespace fq::cpu {
 #define FQ_KERNEL FQ_DECLARE_KERNEL
-#define FQ_GPU_KERNEL(result, name, parameters)
+#define FQ_CUDA_KERNEL(result, name, parameters)
 #define FQ_UPDATE_KERNEL FQ_DECLARE_UPDATE_KERNEL
 #include "fakequant/core/backend/kernel_list.def"
 extern const detail::Kernels kernel_table;

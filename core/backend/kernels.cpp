@@ -24,7 +24,7 @@ constexpr detail::UpdateKernels<T> updates{
 
 constinit const detail::Kernels kernel_table{
 #define FQ_KERNEL(result, name, parameters) .name = name,
-#define FQ_GPU_KERNEL(result, name, parameters) .name = nullptr,
+#define FQ_CUDA_KERNEL(result, name, parameters) .name = nullptr,
 #include "fakequant/core/backend/kernel_list.def"
     .update_f32 = updates<float>, .update_f64 = updates<double>};
 

@@ -13,6 +13,7 @@
 #include "fakequant/core/ops/detail/attention_blocks.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/ops/detail/tiled_attention.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/shape.h"
@@ -209,13 +210,17 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
   const auto shape = attention_shape(q.tensor, k.tensor, v.tensor);
   const Tensor added = added_mask(mask, q.tensor);
   const double scale = attention_scale(options, shape);
-  const detail::AttentionBlocks blocks(
-      shape, {shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)},
-      q.tensor.device());
+  const detail::AttentionRows scores{
+      shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)};
+  const DType factors = backward_factor_dtype(q, k, v);
+  const auto attributes = [&] { return Attributes{{"causal", options.causal}, {"scale", scale}}; };
+  if (detail::TiledAttention::takes(shape, q.tensor.device(), q.tensor.dtype()))
+    return detail::TiledAttention{shape, scores, false, added, factors}.apply(
+        kAttention, q, k, v, {q.variable, k.variable, v.variable, mask}, detail::traced(attributes));
+  const detail::AttentionBlocks blocks(shape, scores, q.tensor.device());
   const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
                c = v.tensor.to(Layout::row_major);
   Tensor y = blocks.forward(a, b, c, added);
-  const DType factors = backward_factor_dtype(q, k, v);
   const auto backward = [blocks, factors, q = detail::SavedFloats(q.variable),
                          k = detail::SavedFloats(k.variable), v = detail::SavedFloats(v.variable),
                          mask = detail::Saved(added)](const Tensor& dy) {
@@ -225,9 +230,7 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
                            factors);
   };
   return detail::record(kAttention, std::move(y), {q.variable, k.variable, v.variable, mask}, backward,
-                        detail::traced([&] {
-                          return Attributes{{"causal", options.causal}, {"scale", scale}};
-                        }));
+                        detail::traced(attributes));
 }
 
 Variable attention_weights(const Variable& input, const AttentionOptions& options, const Variable& mask) {
@@ -313,6 +316,13 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
   // Shapes that do not fit go to the general function too, which throws with a message.
   const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
                     v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
+  if (fits && TiledAttention::takes(shape, q.tensor.device(), q.tensor.dtype())) {
+    const ProfileScope profile(ops::kAttention, "forward");
+    const AttentionRows lines{
+        heads, rows, shape.keys, 0, options.causal, ops::attention_scale(options, shape), {}};
+    return TiledAttention{shape, lines, true, {}, ops::backward_factor_dtype(q, k, v)}.apply(
+        ops::kAttention, q, k, v, {q.variable, k.variable, v.variable}, {});
+  }
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {
     const Variable y =
         ops::scaled_dot_product_attention(ops::split_heads(queries, heads), ops::split_heads(keys, heads),

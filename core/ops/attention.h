@@ -32,11 +32,15 @@ struct AttentionOptions {
 /// 0, and no gradient.
 ///
 /// If q, k and v are sums or values of codes, processors with bf16 products compute the gradients from
-/// factors rounded to bf16, unless BackwardType::fp32 is active. The probabilities are the same as in
-/// forward. No [L, S] matrix is kept for backward: scores are computed for some heads and rows at a time, in
-/// blocks that depend only on the sizes, and recomputed with the same bits. Results have the same bits for
-/// any number of threads. Throws ArgumentError if shapes, dtypes or devices do not fit, or if the mask
-/// requires a gradient.
+/// factors rounded to bf16 (f16 on a GPU), unless BackwardType::fp32 is active. No [L, S] matrix is kept for
+/// backward: scores are computed for some heads and rows at a time, in blocks that depend only on the sizes,
+/// and recomputed. Results have the same bits for any number of threads.
+///
+/// A GPU computes f32 heads of up to 256 channels with one kernel, by f16 products of high and low parts with
+/// f32 sums (FlashAttention-2, Dao, arXiv:2307.08691). An infinity in q, k or v then gives NaN in the rows
+/// that see it.
+///
+/// Throws ArgumentError if shapes, dtypes or devices do not fit, or if the mask requires a gradient.
 [[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
                                                     const AttentionOptions& options = {},
                                                     const Variable& mask = {});

@@ -1,8 +1,9 @@
 """sass_test.py OBJECTS VENV [OUT]: the machine code of hot kernels in the build's own objects (a file lists them).
 
 Groups of eight elements are read and written by 16-byte accesses, no kernel uses local memory, and kernels
-without f64 types have no f64 instructions. Products of blocks of codes have the multiply-adds of their formula
-and no others. With OUT, a JSON file with the instructions of each kernel is written.
+without f64 types have no f64 instructions. Kernels of products use tensor cores and few enough registers for
+their blocks. Products of blocks of codes have the multiply-adds of their formula and no others. With OUT, a JSON
+file with the instructions of each kernel is written.
 """
 
 import json
@@ -57,37 +58,47 @@ HOT = {
     "ranges/count.cu": {"CountBins<true>": (2, 0)},
     "norm/layer_norm.cu": {"RmsForward<float>": (4, 2), "RmsBackward<float>": (6, 2)},
     "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
+    "attention/forward.cu": {"AttentionForward<64>": (6, 0), "AttentionForward<128>": (6, 0), "AttentionForward<256>": (6, 0)},
+    "attention/gradients.cu": {"AttentionGradients": (4, 0), "OutputRowSums": (4, 0)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
+}
+# Kernels of products: instructions at least, and registers at most. A thread of AttentionGradients of keys holds 128 sums.
+PRODUCTS = {
+    "AttentionForward<64>": ("HMMA", 96, 128),
+    "AttentionForward": ("HMMA", 60, 168),
+    "AttentionGradients": ("HMMA", 20, 255),
 }
 # Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.
 LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}
 # Products of blocks: the instruction that multiplies codes, and the number of sums of a thread that it gives. Each sum
 # is followed by one conversion and one multiply-add. 128 registers let two blocks run on a processor.
-PRODUCTS = {"TensorCoreProduct<": ("IMMA.16832", 4), "GgmlLanes": ("IDP.4A", 1)}
-PRODUCT_REGISTERS = 128
+BLOCK_PRODUCTS = {"TensorCoreProduct<": ("IMMA.16832", 4), "GgmlLanes": ("IDP.4A", 1)}
+BLOCK_REGISTERS = 128
 # Sums and grids that are defined in doubles, whose bits are the CPU's; sums of a row, which become one double.
 DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
 # Losses and layer norm: weights of classes and statistics of a row are doubles.
 DOUBLES += ["EntropyBackward", "DistanceBackward", "DeviceReduce", "<Forward<", "<Backward<"]
 
 
-def disassembled(tool, obj, form="-sass"):
+def dumped(tool, what, obj):
     run = subprocess.run(
-        [tool, form, obj], capture_output=True, text=True, env={**os.environ, "PATH": f"{Path(tool).parent}:{os.environ['PATH']}"}
+        [tool, what, obj], capture_output=True, text=True, env={**os.environ, "PATH": f"{Path(tool).parent}:{os.environ['PATH']}"}
     )
     assert run.returncode == 0, run.stderr
     return run.stdout + run.stderr  # the use of registers is printed to stderr
 
 
-def readable(names):
-    run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
-    return [re.sub(r"fq::|cuda::|detail::|loops::|\(anonymous namespace\)::", "", name) for name in run.stdout.splitlines()]
+def readable_names(names):
+    text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    return [re.sub(r"fq::|cuda::|detail::|loops::|\(anonymous namespace\)::", "", name) for name in text.splitlines()]
 
 
-def registers(tool, obj):
-    """Registers of each kernel, by its readable name."""
-    found = re.findall(r"Function (\S+?):\s+REG:(\d+)", disassembled(tool, obj, "-res-usage"))
-    return dict(zip(readable([name for name, _ in found]), [int(count) for _, count in found], strict=True))
+def registers(text):
+    """Registers of each kernel, by its readable name: the most of all architectures."""
+    found = {}
+    for name, count in re.findall(r"Function (\S+):\s+REG:(\d+)", text):
+        found[name] = max(found.get(name, 0), int(count))
+    return dict(zip(readable_names(found), found.values(), strict=True))
 
 
 def kernels(text):
@@ -103,11 +114,19 @@ def kernels(text):
                 found[name] = []
         elif name and (found_here := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", line)):
             found[name].append(found_here[1])
-    return {name: [i for i in own if i != "NOP"] for name, own in zip(readable(found), found.values(), strict=True)}
+    return {name: [i for i in own if i != "NOP"] for name, own in zip(readable_names(found), found.values(), strict=True)}
 
 
 def wide(instructions, operation):
     return sum(i.startswith(operation) and ".128" in i for i in instructions)
+
+
+def find_product_faults(found, used):
+    for part, (operation, count, most) in PRODUCTS.items():
+        for name in (name for name in found if part in name):
+            own = sum(i.startswith(operation) for i in found[name])
+            if own < count or used[name] > most:
+                yield f"{name}: {own} {operation} and {used[name]} registers, not {count} and at most {most}"
 
 
 def find_faults(source, found):
@@ -127,16 +146,16 @@ def find_faults(source, found):
             yield f"{name}: {doubles} instructions on doubles"
 
 
-def find_product_faults(found, used):
+def find_block_faults(found, used):
     for name, own in found.items():
-        for operation, sums in [product for part, product in PRODUCTS.items() if part in name]:
+        for operation, sums in [product for part, product in BLOCK_PRODUCTS.items() if part in name]:
             products = sums * sum(i.startswith(operation) for i in own)
             for each in ("I2FP.F32.S32", "FFMA"):
                 count = sum(i.startswith(each) for i in own)
                 if products == 0 or count != products:
                     yield f"{name}: {count} {each} for {products} sums of {operation}"
-            if used[name] > PRODUCT_REGISTERS:
-                yield f"{name}: {used[name]} registers, not {PRODUCT_REGISTERS}"
+            if used[name] > BLOCK_REGISTERS:
+                yield f"{name}: {used[name]} registers, not {BLOCK_REGISTERS}"
 
 
 def main():
@@ -149,10 +168,10 @@ def main():
     faults, table = [], {}
     for source in HOT:
         (obj,) = [path for path in objects if path.endswith(f"/{source}.o")]
-        table[source] = kernels(disassembled(tool, obj))
+        table[source] = kernels(dumped(tool, "-sass", obj))
         faults += find_faults(source, table[source])
-        if any(part in name for part in PRODUCTS for name in table[source]):
-            faults += find_product_faults(table[source], registers(tool, obj))
+        used = registers(dumped(tool, "-res-usage", obj))
+        faults += [*find_product_faults(table[source], used), *find_block_faults(table[source], used)]
     if len(sys.argv) > 3:
         counted = {source: {name: Counter(own) for name, own in found.items()} for source, found in table.items()}
         Path(sys.argv[3]).write_text(json.dumps(counted, indent=1))

@@ -10,14 +10,6 @@
 
 namespace fq::detail {
 
-struct AttentionShape {
-  std::int64_t samples, heads, kv_heads, queries, keys, width, value_width;
-  [[nodiscard]] Shape q() const { return {samples, heads, queries, width}; }
-  [[nodiscard]] Shape k() const { return {samples, kv_heads, keys, width}; }
-  [[nodiscard]] Shape v() const { return {samples, kv_heads, keys, value_width}; }
-  [[nodiscard]] Shape y() const { return {samples, heads, queries, value_width}; }
-};
-
 /// A group is the set of heads that share keys; the query rows of these heads are contiguous. A block is
 /// several groups, or some rows of one group: the number that fits into scratch memory of a fixed size. On a
 /// CPU with many groups, each thread computes whole groups, with scratch that fits its cache. The limit for
