@@ -309,13 +309,15 @@ namespace fq {
 
 Variable detail::attention_of_rows(const Variable& queries, const Variable& keys, const Variable& values,
                                    std::int64_t heads, const ops::AttentionOptions& options) {
-  const std::int64_t samples = queries.dim(0), rows = queries.dim(1), width = queries.dim(2) / heads;
-  const AttentionShape shape{samples, heads, heads, rows, keys.dim(1), width, values.dim(2) / heads};
+  const std::int64_t samples = queries.dim(0), rows = queries.dim(1), width = queries.dim(2) / heads,
+                     kv_heads = width == 0 ? heads : std::max<std::int64_t>(keys.dim(2) / width, 1);
+  const AttentionShape shape{samples, heads, kv_heads, rows, keys.dim(1), width, values.dim(2) / kv_heads};
   const auto q = floats(queries, ops::kAttention), k = matching_floats(keys, q.tensor, ops::kAttention),
              v = matching_floats(values, q.tensor, ops::kAttention);
   // Shapes that do not fit go to the general function too, which throws with a message.
-  const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
-                    v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
+  const bool fits = heads % kv_heads == 0 &&
+                    k.tensor.shape() == Shape{samples, shape.keys, kv_heads * width} &&
+                    v.tensor.shape() == Shape{samples, shape.keys, kv_heads * shape.value_width};
   if (fits && TiledAttention::takes(shape, q.tensor.device(), q.tensor.dtype())) {
     const ProfileScope profile(ops::kAttention, "forward");
     const AttentionRows lines{
@@ -325,9 +327,9 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
   }
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {
     const Variable y =
-        ops::scaled_dot_product_attention(ops::split_heads(queries, heads), ops::split_heads(keys, heads),
-                                          ops::split_heads(values, heads), options);
-    return ops::reshape(ops::transpose(y, {0, 2, 1, 3}), {samples, rows, values.dim(2)});
+        ops::scaled_dot_product_attention(ops::split_heads(queries, heads), ops::split_heads(keys, kv_heads),
+                                          ops::split_heads(values, kv_heads), options);
+    return ops::reshape(ops::transpose(y, {0, 2, 1, 3}), {samples, rows, heads * shape.value_width});
   }
   const ProfileScope profile(ops::kAttention, "forward");
   const AttentionSamples attention(shape, options.causal, ops::attention_scale(options, shape));

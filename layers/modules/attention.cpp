@@ -139,7 +139,7 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
 // A trace needs the operators of heads, which exporters know.
 bool Attention::attends_rows(bool masked) const {
   const AttentionOptions& o = options_;
-  const bool moved = o.rotary || o.qk_norm > 0 || o.heads != o.kv_heads || state_ != nullptr;
+  const bool moved = o.rotary || o.qk_norm > 0 || state_ != nullptr;
   return !moved && !masked && (o.dropout == 0 || !training()) && is_plain() && recorder() == nullptr;
 }
 

@@ -83,8 +83,9 @@ class AttentionSamples {
 };
 
 /// Applies scaled_dot_product_attention to heads side by side: y [N, L, H * E] for q [N, L, H * D], k [N, S,
-/// H * D] and v [N, S, H * E]. The result has the bits of the version with transposes, which is used if
-/// AttentionSamples does not support the sizes or the processor. Not for a trace, which shows the transposes.
+/// K * D] and v [N, S, K * E]. The result has the bits of the version with transposes, which is used if
+/// neither TiledAttention nor AttentionSamples supports the sizes and the device. Not for a trace, which
+/// shows the transposes.
 [[nodiscard]] Variable attention_of_rows(const Variable& q, const Variable& k, const Variable& v,
                                          std::int64_t heads, const ops::AttentionOptions& options);
 

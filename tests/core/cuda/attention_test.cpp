@@ -232,23 +232,25 @@ TEST_F(CudaAttention, CaptureMatchesTheCallBitwise) {
 
 /// Heads side by side are read and written in place, without copies.
 TEST_F(CudaAttention, RowsMatchTheirHeadsBitwise) {
-  constexpr std::int64_t samples = 2, heads = 3, queries = 70, keys = 80, width = 24, value_width = 40;
-  for (const bool causal : {false, true}) {
+  constexpr std::int64_t samples = 2, heads = 4, queries = 70, keys = 80, width = 24, value_width = 40;
+  for (const std::int64_t kv_heads : {1, 2, 4}) {
+    const bool causal = kv_heads != 2;
     const auto run = [&](bool moved) {
       const auto leaf = [&](std::int64_t rows, std::int64_t size, unsigned seed) {
-        return Variable(random_values({samples, rows, heads * size}, seed).to(DType::f32).to(Device::cuda()),
-                        true);
+        return Variable(random_values({samples, rows, size}, seed).to(DType::f32).to(Device::cuda()), true);
       };
-      const Variable leaves[] = {leaf(queries, width, 1), leaf(keys, width, 2), leaf(keys, value_width, 3)};
-      const auto split = [&](const Variable& x) {
-        return ops::transpose(ops::reshape(x, {samples, x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+      const Variable leaves[] = {leaf(queries, heads * width, 1), leaf(keys, kv_heads * width, 2),
+                                 leaf(keys, kv_heads * value_width, 3)};
+      const auto split = [&](int i, std::int64_t count) {
+        const Variable& x = leaves[i];
+        return ops::transpose(ops::reshape(x, {samples, x.dim(1), count, x.dim(2) / count}), {0, 2, 1, 3});
       };
       const ops::AttentionOptions options{.causal = causal};
       const auto before = test::launches_so_far();
       const Variable y =
           moved ? ops::reshape(
-                      ops::transpose(ops::scaled_dot_product_attention(split(leaves[0]), split(leaves[1]),
-                                                                       split(leaves[2]), options),
+                      ops::transpose(ops::scaled_dot_product_attention(split(0, heads), split(1, kv_heads),
+                                                                       split(2, kv_heads), options),
                                      {0, 2, 1, 3}),
                       {samples, queries, heads * value_width})
                 : detail::attention_of_rows(leaves[0], leaves[1], leaves[2], heads, options);
