@@ -173,7 +173,7 @@ void attention_weights(const AttentionRows& rows, const Tensor& mask, Tensor& sc
     const auto shape = RowBlocks::of(scores.numel() / rows.keys, rows.keys);
     launch_stateful_blocks(
         scores.device(), shape.blocks(),
-        AttentionWeights<T>{shape, rows, device_data<T>(mask), mutable_device_data<T>(scores)});
+        AttentionWeights<T>{shape, rows, device_data<T>(mask), updated_device_data<T>(scores)});
   });
 }
 
@@ -183,7 +183,7 @@ void attention_weights_backward(const Tensor& p, double scale, Tensor& dp) {
     const auto shape = RowBlocks::of(p.numel() / p.dim(-1), p.dim(-1));
     launch_stateful_blocks(p.device(), shape.blocks(),
                            AttentionWeightsBackward<T>{shape, device_data<T>(p), static_cast<T>(scale),
-                                                       mutable_device_data<T>(dp)});
+                                                       updated_device_data<T>(dp)});
   });
 }
 

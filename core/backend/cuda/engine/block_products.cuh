@@ -4,9 +4,9 @@
 /// are staged in shared memory. The sum of a block is an exact integer, and the float operations over blocks
 /// stay in registers, in the engine's order.
 
-#include "fakequant/core/backend/cuda/engine/mma.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/mma.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 
@@ -91,6 +91,13 @@ struct BlockRows {
   }
 };
 
+/// The phases of a product for `launch_steps`: a step is a round. At most 128 registers, so that two blocks
+/// run on a processor.
+struct RoundPhases {
+  static constexpr int threads = block_threads, least_blocks = 2, step_phases = 1, end_phases = 1;
+  static constexpr bool block_barriers[] = {true};
+};
+
 /// Tiles of a product, and the loads of their stages. A round of a launch computes from one stage while the
 /// copies to the other one run.
 template <int rows_of_tile, int outputs_of_tile, bool scaled_rows>
@@ -115,7 +122,7 @@ struct BlockTiles {
       : x(rows_of_x), w(rows_of_w), across((w.rows + tile_outputs - 1) / tile_outputs) {}
 
   [[nodiscard]] std::int64_t tiles() const { return (x.rows + tile_rows - 1) / tile_rows * across.value; }
-  [[nodiscard]] int rounds() const { return (x.parts + stage_parts - 1) / stage_parts; }
+  [[nodiscard]] FQ_HD int rounds() const { return (x.parts + stage_parts - 1) / stage_parts; }
   /// Starts the copy of the first stage.
   FQ_HD Place begin(const Thread& t, Shared& shared) const {
     const int tile = static_cast<int>(t.block), down = across.quotient(tile);
@@ -155,7 +162,7 @@ struct BlockTiles {
 ///
 /// A warp computes `down` fragments of 16 rows by `pairs` fragments of 16 outputs.
 template <class Chain>
-struct TensorCoreProduct {
+struct TensorCoreProduct : RoundPhases {
   static constexpr int warps = block_threads / 32, warps_down = 4, down = 2, pairs = Chain::pairs;
   using Tiles = BlockTiles<warps_down * down * 16, warps / warps_down * pairs * 16, Chain::scaled>;
   using Shared = typename Tiles::Shared;
@@ -179,6 +186,7 @@ struct TensorCoreProduct {
     [[nodiscard]] FQ_HD int own_output(int j) const { return output + 8 * j + lane % 4 * 2; }
   };
 
+  [[nodiscard]] FQ_HD int steps(const Shared&) const { return tiles.rounds(); }
   FQ_HD void begin(const Thread& t, Shared& shared, Kept& kept) const {
     visit(
         tiles.begin(t, shared), t.thread, [&](int row) { return chain.first_of_row(row); },
@@ -191,12 +199,14 @@ struct TensorCoreProduct {
         });
     wait_for_copies();
   }
-  FQ_HD void round(const Thread& t, int round, Shared& shared, Kept& kept) const {
+  template <int phase>
+  FQ_HD void step(const Thread& t, Shared& shared, Kept& kept, int round) const {
     tiles.run_round(t, round, shared, [&](const typename Tiles::Stage& stage, int p, int part) {
       add_part(Warp(t.thread), stage, p, part, kept);
     });
   }
-  FQ_HD void finish(const Thread& t, const Shared& shared, const Kept& kept) const {
+  template <int phase>
+  FQ_HD void end(const Thread& t, const Shared& shared, const Kept& kept) const {
     const auto tile = shared.place;
     const Warp warp(t.thread);
     visit(
@@ -279,8 +289,7 @@ struct TensorCoreProduct {
 template <class Product, class Chain>
 void launch_product(Tensor& y, const BlockRows& x, const BlockRows& w, const Chain& chain) {
   const typename Product::Tiles tiles(x, w);
-  launch_rounds(y.device(), tiles.tiles(), tiles.rounds(),
-                Product{tiles, chain, mutable_device_data<float>(y)});
+  launch_steps(y.device(), tiles.tiles(), Product{{}, tiles, chain, mutable_device_data<float>(y)});
 }
 
 }  // namespace fq::cuda

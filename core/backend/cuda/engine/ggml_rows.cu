@@ -54,7 +54,7 @@ struct GgmlChain {
 
 /// Order of plain buffers: each of eight lanes of four codes has a chain of its own. A tensor core sums whole
 /// blocks, so threads multiply the lanes, each for a few rows and outputs.
-struct GgmlLanes {
+struct GgmlLanes : RoundPhases {
   static constexpr int lanes = part_codes / 4, down = 4, across = 2, side = 16;
   static_assert(side * side == block_threads);
   using Tiles = BlockTiles<down * side, across * side, true>;
@@ -66,6 +66,7 @@ struct GgmlLanes {
   GgmlChain chain;
   float* y;
 
+  [[nodiscard]] FQ_HD int steps(const Shared&) const { return tiles.rounds(); }
   FQ_HD void begin(const Thread& t, Shared& shared, Kept& kept) const {
     (void)tiles.begin(t, shared);
     for (auto& row : kept.chains)
@@ -73,7 +74,8 @@ struct GgmlLanes {
         for (float& lane : output) lane = 0.0f;
     wait_for_copies();
   }
-  FQ_HD void round(const Thread& t, int round, Shared& shared, Kept& kept) const {
+  template <int phase>
+  FQ_HD void step(const Thread& t, Shared& shared, Kept& kept, int round) const {
     tiles.run_round(t, round, shared, [&](const Tiles::Stage& stage, int p, int) {
       add_chunk<0>(t.thread, stage, p, kept);
       add_chunk<1>(t.thread, stage, p, kept);
@@ -85,7 +87,8 @@ struct GgmlLanes {
                 a3 = chain[7] + chain[3];
     return (a0 + a2) + (a1 + a3);
   }
-  FQ_HD void finish(const Thread& t, const Shared& shared, const Kept& kept) const {
+  template <int phase>
+  FQ_HD void end(const Thread& t, const Shared& shared, const Kept& kept) const {
     const auto tile = shared.place;
     for (int i = 0; i < down; ++i)
       for (int j = 0; j < across; ++j) {

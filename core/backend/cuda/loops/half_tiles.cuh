@@ -12,13 +12,7 @@
 #include <cstring>
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-
-/// Unrolls a loop, whose index then keeps arrays in registers.
-#if defined(__CUDA_ARCH__)
-#define FQ_UNROLL _Pragma("unroll")
-#else
-#define FQ_UNROLL
-#endif
+#include "fakequant/core/backend/cuda/loops/mma.cuh"
 
 namespace fq::cuda {
 
@@ -85,15 +79,6 @@ FQ_HD std::uint32_t finite_magnitude(float x) {
 }
 
 #if defined(__CUDACC__)
-__device__ __forceinline__ std::uint32_t shared_address(const std::uint16_t* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-/// Loads four 8 x 8 matrices. The lane gives the address of one row.
-__device__ __forceinline__ void load_matrices(const std::uint16_t* row, std::uint32_t (&x)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(shared_address(row)));
-}
 __device__ __forceinline__ void load_transposed_matrices(const std::uint16_t* row, std::uint32_t (&x)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])

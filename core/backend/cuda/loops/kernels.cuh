@@ -36,21 +36,6 @@ __global__ void __launch_bounds__(block_threads)
   ((body.template phase<Phase>(thread, shared, kept), __syncthreads()), ...);
 }
 
-// At most 128 registers, so that two blocks run on a processor.
-template <class Body>
-__global__ void __launch_bounds__(block_threads, 2) rounds_kernel(const Body body, int rounds) {
-  __shared__ typename Body::Shared shared;
-  typename Body::Kept kept;
-  const Thread thread{blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x)};
-  body.begin(thread, shared, kept);
-  __syncthreads();
-  for (int round = 0; round < rounds; ++round) {
-    body.round(thread, round, shared, kept);
-    __syncthreads();
-  }
-  body.finish(thread, shared, kept);
-}
-
 /// Runs a phase that ends with a barrier of the block or of the warp.
 template <bool whole_block, class F>
 __device__ __forceinline__ void run_joined(const F& phase) {
@@ -130,11 +115,6 @@ template <class Body, int... Phase>
 void launch_keeping(Device device, std::int64_t blocks, const Body& body,
                     std::integer_sequence<int, Phase...> phases) {
   launch_kernel(&keeping_kernel<Body, Phase...>, device, blocks, body, phases);
-}
-
-template <class Body>
-void launch_rounds(Device device, std::int64_t blocks, const Body& body, int rounds) {
-  launch_kernel(&rounds_kernel<Body>, device, blocks, body, rounds);
 }
 
 template <class Body, class Phases>

@@ -42,18 +42,6 @@ void launch_stateful_blocks(Device device, std::int64_t blocks, Body body) {
   loops::launch_keeping(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
 }
 
-/// Runs whole blocks: body.begin(thread, shared, kept), then body.round(thread, round, shared, kept) for each
-/// of `rounds`, then body.finish(thread, shared, kept). All threads of a block finish one step before any of
-/// them begins the next. `Body::Shared` and `Body::Kept` are as above. A round may load the shared memory of
-/// the next round while it computes from its own.
-template <class Body>
-void launch_rounds(Device device, std::int64_t blocks, int rounds, Body body) {
-  static_assert(sizeof(typename Body::Shared) <= 48 * 1024, "more than every GPU gives a block");
-  if (blocks <= 0) return;
-  if (blocks > most_blocks) throw ArgumentError("[cuda] the work needs more than 2^31 - 1 blocks: split it");
-  loops::launch_rounds(device, blocks, body, rounds);
-}
-
 /// Runs blocks of `Body::threads` threads that repeat phases. All threads call body.begin(thread, shared,
 /// kept), then body.step<p>(thread, shared, kept, i) for p < Body::step_phases and each i <
 /// body.steps(shared), then body.end<p>(thread, shared, kept) for p < Body::end_phases.

@@ -79,29 +79,6 @@ void launch_keeping(Device device, std::int64_t blocks, const Body& body,
   }));
 }
 
-template <class Body>
-void launch_rounds(Device device, std::int64_t blocks, const Body& body, int rounds) {
-  static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
-  count_launch();
-  FQ_CUDA(simulated::launch(device_stream(device), [=](simulated::Order order) {
-    simulated::run_ordered(order, blocks, [&](std::int64_t b) {
-      typename Body::Shared shared;
-      std::memset(&shared, 0xff, sizeof shared);
-      std::vector<typename Body::Kept> kept(block_threads);
-      std::memset(kept.data(), 0xff, kept.size() * sizeof kept[0]);
-      const auto each_thread = [&](auto&& step) {
-        simulated::run_ordered(order, block_threads, [&](std::int64_t t) {
-          step(Thread{b, blocks, static_cast<int>(t)}, kept[static_cast<std::size_t>(t)]);
-        });
-      };
-      each_thread([&](const Thread& t, auto& own) { body.begin(t, shared, own); });
-      for (int round = 0; round < rounds; ++round)
-        each_thread([&](const Thread& t, auto& own) { body.round(t, round, shared, own); });
-      each_thread([&](const Thread& t, auto& own) { body.finish(t, shared, own); });
-    });
-  }));
-}
-
 /// Runs one warp's threads, or all threads of the block.
 template <class F>
 void run_threads(simulated::Order order, int first, int count, const F& f) {
