@@ -117,12 +117,15 @@ struct BlockTiles {
   };
   BlockRows x, w;
   Divisor across;  // tiles of outputs
+  int rounds;
 
   BlockTiles(const BlockRows& rows_of_x, const BlockRows& rows_of_w)
-      : x(rows_of_x), w(rows_of_w), across((w.rows + tile_outputs - 1) / tile_outputs) {}
+      : x(rows_of_x),
+        w(rows_of_w),
+        across((w.rows + tile_outputs - 1) / tile_outputs),
+        rounds((x.parts + stage_parts - 1) / stage_parts) {}
 
   [[nodiscard]] std::int64_t tiles() const { return (x.rows + tile_rows - 1) / tile_rows * across.value; }
-  [[nodiscard]] FQ_HD int rounds() const { return (x.parts + stage_parts - 1) / stage_parts; }
   /// Starts the copy of the first stage.
   FQ_HD Place begin(const Thread& t, Shared& shared) const {
     const int tile = static_cast<int>(t.block), down = across.quotient(tile);
@@ -186,7 +189,7 @@ struct TensorCoreProduct : RoundPhases {
     [[nodiscard]] FQ_HD int own_output(int j) const { return output + 8 * j + lane % 4 * 2; }
   };
 
-  [[nodiscard]] FQ_HD int steps(const Shared&) const { return tiles.rounds(); }
+  [[nodiscard]] FQ_HD int steps(const Shared&) const { return tiles.rounds; }
   FQ_HD void begin(const Thread& t, Shared& shared, Kept& kept) const {
     visit(
         tiles.begin(t, shared), t.thread, [&](int row) { return chain.first_of_row(row); },

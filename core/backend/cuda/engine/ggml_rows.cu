@@ -66,7 +66,7 @@ struct GgmlLanes : RoundPhases {
   GgmlChain chain;
   float* y;
 
-  [[nodiscard]] FQ_HD int steps(const Shared&) const { return tiles.rounds(); }
+  [[nodiscard]] FQ_HD int steps(const Shared&) const { return tiles.rounds; }
   FQ_HD void begin(const Thread& t, Shared& shared, Kept& kept) const {
     (void)tiles.begin(t, shared);
     for (auto& row : kept.chains)

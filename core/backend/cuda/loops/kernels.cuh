@@ -46,11 +46,12 @@ __device__ __forceinline__ void run_joined(const F& phase) {
     __syncwarp();
 }
 
-/// Returns the current thread. Each phase calls it, so that the compiler computes addresses in the phase and
-/// does not keep the addresses of all phases in registers.
+/// Returns the current thread. Each phase calls it. With `read_again`, the compiler computes addresses in the
+/// phase and does not keep the addresses of all phases in registers.
+template <bool read_again>
 __device__ __forceinline__ Thread current_thread() {
-  int index;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  int index = static_cast<int>(threadIdx.x);
+  if constexpr (read_again) asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
   return {blockIdx.x, gridDim.x, index};
 }
 
@@ -58,14 +59,15 @@ template <class Body, int... Step, int... Last>
 __device__ __forceinline__ void run_steps(
     const Body& body, typename Body::Shared& shared,
     const PhaseLists<std::integer_sequence<int, Step...>, std::integer_sequence<int, Last...>>&) {
+  constexpr bool several = sizeof...(Step) > 1;
   typename Body::Kept kept;
-  run_joined<true>([&] { body.begin(current_thread(), shared, kept); });
+  run_joined<true>([&] { body.begin(current_thread<several>(), shared, kept); });
   const int steps = body.steps(shared);
   for (int i = 0; i < steps; ++i)
     (run_joined<Body::block_barriers[Step]>(
-         [&] { body.template step<Step>(current_thread(), shared, kept, i); }),
+         [&] { body.template step<Step>(current_thread<several>(), shared, kept, i); }),
      ...);
-  (run_joined<false>([&] { body.template end<Last>(current_thread(), shared, kept); }), ...);
+  (run_joined<false>([&] { body.template end<Last>(current_thread<several>(), shared, kept); }), ...);
 }
 
 template <class Body, class Phases>
