@@ -19,8 +19,8 @@ SMALL = 30  # lines of a file that is too small to be one concept
 
 # name: (limit, aim)
 BUDGETS = {
-    "product lines": (155700, 120000),  # 4,000 lines of them are comments in sources since 2026-11-29
-    "files": (2230, 2000),
+    "product lines": (158200, 120000),  # 2,300 lines more on 2026-11-29: attention and products of blocks on GPUs
+    "files": (2244, 2000),
     "C++ files below 30 lines, per mille": (50, 80),
     "public headers": (126, 110),
     "source files side by side in a folder": (36, 40),
