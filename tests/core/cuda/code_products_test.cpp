@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/tape.h"
@@ -85,6 +86,22 @@ void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, i
     moved.finish_dw(moved_dw);
     EXPECT_TRUE(bitwise_equal(moved_dw, dw));
   }
+}
+
+TEST_F(CudaCodeProducts, FusedGradientSumsMatchSeparateSumsBitwise) {
+  for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {5000, 33}, {0, 5}})
+    for (const DType dtype : {DType::bf16, DType::f32})
+      for (const bool scaled : {false, true}) {
+        const Tensor dy = to_cuda(numbers({rows, channels}, 3));
+        const Tensor scales = to_cuda(numbers(scaled ? Shape{channels} : Shape{}, 1));
+        Tensor out = Tensor::empty(dy.shape(), dtype, dy.device()), alone = out.clone();
+        Tensor db = Tensor::empty({channels}, DType::f32, dy.device()), sums = db.clone();
+        cuda::scale_and_sum(dy, scales, out, db);
+        cuda::scale_to_bf16(dy, scales, channels, alone);
+        cuda::bias_gradient(dy, sums);
+        EXPECT_TRUE(bitwise_equal(out, alone)) << rows << " " << name(dtype) << scaled;
+        EXPECT_TRUE(bitwise_equal(db, sums)) << rows << " " << name(dtype) << scaled;
+      }
 }
 
 TEST_F(CudaCodeProducts, MatchTheCpuInBackward) {

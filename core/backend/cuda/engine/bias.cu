@@ -26,6 +26,19 @@ struct BiasTerms {
   FQ_HD void operator()(SumOf<T>& sum, std::int64_t i, std::int64_t) const { sum.add(dy[i]); }
 };
 
+// dy: [rows, C], scale: [1] or [C]. The same sums, and out = bf16(dy * scale) on the way.
+template <class Out>
+struct ScaledBiasTerms {
+  const float *dy, *scale;
+  std::int64_t scale_step;  // 0 for one scale
+  Out* out;
+  FQ_HD void operator()(SumOf<float>& sum, std::int64_t i, std::int64_t c) const {
+    const float v = dy[i];
+    sum.add(v);
+    out[i] = static_cast<Out>(bfloat16(scalar::mul_(v, scale[c * scale_step])));
+  }
+};
+
 template <class T>
 struct PutBias {
   T* db;
@@ -46,6 +59,15 @@ void typed_bias_gradient(const Tensor& dy, Tensor& db) {
                   PutBias<T>{mutable_device_data<T>(db)});
 }
 
+template <class Out>
+void typed_scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  reduce_channels(x.device(), {db.numel(), 1, x.numel()},
+                  SumTerms<SumOf<float>, ScaledBiasTerms<Out>>{
+                      {device_data<float>(x), device_data<float>(scales), scales.numel() == 1 ? 0 : 1,
+                       mutable_device_data<Out>(out)}},
+                  PutBias<float>{mutable_device_data<float>(db)});
+}
+
 }  // namespace
 
 void add_bias(const Tensor& bias, Tensor& y) {
@@ -54,6 +76,11 @@ void add_bias(const Tensor& bias, Tensor& y) {
 
 void bias_gradient(const Tensor& dy, Tensor& db) {
   dy.dtype() == DType::f64 ? typed_bias_gradient<double>(dy, db) : typed_bias_gradient<float>(dy, db);
+}
+
+void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  out.dtype() == DType::bf16 ? typed_scale_and_sum<bfloat16>(x, scales, out, db)
+                             : typed_scale_and_sum<float>(x, scales, out, db);
 }
 
 }  // namespace fq::cuda

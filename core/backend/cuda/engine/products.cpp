@@ -18,11 +18,6 @@ void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, cons
   multiply(a, b, y, 1, Sharing::by_shape);
   scale_products(y, scale, bias);
 }
-// Two kernels: each is limited by memory, and the column sums need another launch shape.
-void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
-  scale_to_bf16(x, scales, db.numel(), out);
-  bias_gradient(x, db);
-}
 
 void conv_forward(const ConvShape& shape, const Tensor& x, const Tensor& w, Tensor& y, Sharing) {
   conv_forward(shape, x.raw(), w.raw(), x.dtype(), y.mutable_raw(), y.device());
