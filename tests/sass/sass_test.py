@@ -77,7 +77,7 @@ BLOCK_REGISTERS = 128
 # Sums and grids that are defined in doubles, whose bits are the CPU's; sums of a row, which become one double.
 DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
 # Losses and layer norm: weights of classes and statistics of a row are doubles.
-DOUBLES += ["EntropyBackward", "DistanceBackward", "DeviceReduce", "<Forward<", "<Backward<"]
+DOUBLES += ["EntropyBackward", "DistanceBackward", "RowSum", "<Forward<", "<Backward<"]
 
 
 def dumped(tool, what, obj):

@@ -126,7 +126,8 @@ def _dense_experts(model):
 
 def _experts_on_codes(module):
     """Returns the Products of experts whose forward transformers can replace, or None."""
-    products = module._modules.get("products_on_codes") if hasattr(module, "_apply_gate") else None
+    is_known = all(hasattr(module, name) for name in ("_apply_gate", "is_transposed", "has_post_expert_norm"))
+    products = module._modules.get("products_on_codes") if is_known else None
     return products if products is not None and products.has_experts() and products.are_on_codes() else None
 
 

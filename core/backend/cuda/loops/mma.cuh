@@ -69,9 +69,9 @@ FQ_HD void copy_to_shared(void* to, const void* from, bool valid) {
 }
 FQ_HD void wait_for_copies() { FQ_BY_TARGET(loops::end_copies(), static_cast<void>(0)); }
 
-/// Order in which the lanes of a warp address a fragment. The first eight lanes address the first 16 codes of
-/// eight rows. The next eight lanes address the next eight rows (`rows`, for x), or the other 16 codes of the
-/// same rows (`halves`, for w).
+/// Order in which lanes of a warp address a fragment. Lanes 0 to 7 address the first 16 codes of eight rows.
+/// Lanes 8 to 15 address the next eight rows (`rows`, for x), or the other 16 codes of the same rows
+/// (`halves`, for w).
 enum class FragmentOrder : unsigned char { rows, halves };
 
 /// 16 rows of 32 codes, distributed over the lanes of a warp by ldmatrix: word i of lane 4 * r + c has the
