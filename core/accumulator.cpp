@@ -5,6 +5,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/deferred.h"
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/detail/text.h"
@@ -23,7 +24,7 @@ const Accumulator& first(const std::vector<Accumulator>& parts) {
   return parts.front();
 }
 
-/// Returns the tensor that has the accumulator's shape, layout and device.
+/// Returns the tensor that has the accumulator's shape, layout and device. There is none for deferred floats.
 const Tensor& body(const Accumulator& x) {
   struct Visitor {
     const Tensor& operator()(const ProductSums& v) const { return v.sums; }
@@ -33,13 +34,23 @@ const Tensor& body(const Accumulator& x) {
     const Tensor& operator()(const CodeAddition& v) const { return v.a.codes; }
     const Tensor& operator()(const AccumulatorConcat& v) const { return body(first(v.parts)); }
     const Tensor& operator()(const AccumulatorMove& v) const { return body(first(v.inner)); }
+    const Tensor& operator()(const DeferredFloats&) const {
+      static const Tensor none;
+      return none;
+    }
   };
   return std::visit(Visitor{}, x.value);
+}
+
+detail::Deferred* deferred(const Accumulator& x) {
+  const auto* floats = std::get_if<DeferredFloats>(&x.value);
+  return floats != nullptr ? floats->result.get() : nullptr;
 }
 
 }  // namespace
 
 Shape Accumulator::shape() const {
+  if (const auto* later = deferred(*this)) return later->shape();
   if (const auto* move = std::get_if<AccumulatorMove>(&value))
     return moved_shape(first(move->inner).shape(), move->move);
   Shape shape = body(*this).shape();
@@ -52,12 +63,16 @@ Shape Accumulator::shape() const {
 }
 
 Layout Accumulator::layout() const {
+  if (const auto* later = deferred(*this)) return later->layout();
   if (const auto* move = std::get_if<AccumulatorMove>(&value))
     return moved_layout(first(move->inner).layout(), move->move);
   if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) return first(concat->parts).layout();
   return body(*this).layout();
 }
-Device Accumulator::device() const { return body(*this).device(); }
+Device Accumulator::device() const {
+  const auto* later = deferred(*this);
+  return later != nullptr ? later->device() : body(*this).device();
+}
 
 bool Accumulator::any_relu() const {
   const auto any = [](const std::vector<Accumulator>& parts) {
@@ -122,7 +137,7 @@ Tensor moved_floats(const AccumulatorMove& x, bool relu, Tensor* mask) {
 }
 
 void check_defined(const Accumulator& x, const char* function) {
-  FQ_CHECK(body(x).defined(), function, "the sums are undefined");
+  FQ_CHECK(deferred(x) != nullptr || body(x).defined(), function, "the sums are undefined");
 }
 
 }  // namespace
@@ -132,6 +147,7 @@ Tensor to_float(const Accumulator& x, Tensor* mask) {
   check_defined(x, "to_float");
   // Without a ReLU every gradient passes: an undefined mask saves memory and a kernel.
   if (!x.any_relu()) mask = nullptr;
+  if (auto* later = deferred(x)) return later->floats();
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
     return float_parts(*concat, x.relu, mask);
   if (const auto* move = std::get_if<AccumulatorMove>(&x.value)) return moved_floats(*move, x.relu, mask);
@@ -163,11 +179,14 @@ QuantizedTensor requantize(const Accumulator& x, const Grid& grid, bool with_mas
     return requantize_parts(*concat, x.relu, grid, with_mask);
   if (const auto* move = std::get_if<AccumulatorMove>(&x.value))
     return requantize_moved(*move, x.relu, grid, with_mask);
-  detail::check_device(grid, body(x), "requantize");
   QuantizedTensor out{{}, grid, {}};
   out.codes = Tensor::empty(x.shape(), grid.format.code_dtype(), x.device(), x.layout());
   if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
-  detail::run(x.device(), &Kernels::accumulator_codes, x, out, detail::nan_message(grid));
+  detail::check_device(grid, out.codes, "requantize");
+  if (auto* later = deferred(x))
+    later->codes(out, detail::nan_message(grid));
+  else
+    detail::run(x.device(), &Kernels::accumulator_codes, x, out, detail::nan_message(grid));
   return out;
 }
 

@@ -26,6 +26,10 @@
 
 namespace fq {
 
+namespace detail {
+class Deferred;
+}
+
 struct Accumulator;
 
 /// Origin of the scale and bias of a product, for code that folds further operations into the layer. The
@@ -120,15 +124,23 @@ struct AccumulatorMove {
   Move move;
 };
 
+/// The result of a float operator on a GPU that its first reader computes (core/detail/deferred.h). It never
+/// has a pending ReLU and is in no concatenation or move.
+struct DeferredFloats {
+  std::shared_ptr<detail::Deferred> result;
+};
+
 /// One of the results above, with a flag for a pending ReLU. Immutable; copies share the tensors.
 struct Accumulator {
   std::variant<ProductSums, NormalizedSums, PooledSums, Averages, CodeAddition, AccumulatorConcat,
-               AccumulatorMove>
+               AccumulatorMove, DeferredFloats>
       value;
   bool relu = false;  ///< pending: applied by the reader
 
   /// Whether a ReLU is pending here or in a part. Only then does `to_float` return a mask.
   [[nodiscard]] bool any_relu() const;
+  /// Whether the values are the floats of an operator instead of integers with scales.
+  [[nodiscard]] bool is_deferred() const noexcept { return std::holds_alternative<DeferredFloats>(value); }
 
   /// Shape of the rounded result.
   [[nodiscard]] Shape shape() const;

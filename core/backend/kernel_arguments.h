@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -23,6 +24,21 @@ struct StridedBits {
   std::int64_t runs, count, source, step_x, target, step_y;
 
   [[nodiscard]] bool whole_bytes() const { return (source | target | step_x | step_y | count) % 8 == 0; }
+};
+
+/// Normalization of rows: layer norm, or RMS norm of `x` alone.
+struct RowNormCall {
+  const Tensor& x;  ///< f32, row-major
+  std::int64_t length;
+  const Tensor &gamma, &beta;  ///< f32 [length]; undefined for 1 and 0
+  double eps;
+  bool rms;
+  const Accumulator* sums;  ///< null, or product sums that are added to x
+  Tensor* total;            ///< with `sums`: receives their values + x
+  Tensor *mean, *inverse;   ///< f32 [rows] of layer norm; RMS norm writes its roots to `inverse`
+  Tensor* y;                ///< receives the values, or is null
+  QuantizedTensor* codes;   ///< receives codes and mask, if y is null; the length is then a multiple of 8
+  const std::string& nan_text;
 };
 
 /// Weighted sums along one axis: a sparse matrix that multiplies each fibre of a tensor along the axis.

@@ -29,7 +29,7 @@ Variable along_channels(const Variable& slope, const Variable& x) {
 Variable relu(const Variable& x) {
   // The ReLU stays pending: the reader applies it with its rounding and includes it in its mask, so the
   // gradient passes here unchanged.
-  if (const auto* sums = x.accumulator()) {
+  if (const auto* sums = x.accumulator(); sums != nullptr && !sums->is_deferred()) {
     Accumulator flagged = *sums;
     flagged.relu = true;
     return detail::record("relu", std::move(flagged), {x}, pass);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "fakequant/core/ops/detail/deferred_operators.h"
 #include "fakequant/core/ops/detail/elementwise.h"
 
 namespace fq::ops {
@@ -125,6 +126,7 @@ Variable add(const Variable& a, const Variable& b) {
   if (a.quantized() != nullptr && b.quantized() != nullptr && detail::is_plain(*a.quantized()) &&
       detail::is_plain(*b.quantized()) && a.shape() == b.shape())
     return add_codes(a, b);
+  if (auto y = detail::deferred_add("add", a, b)) return *y;
   return add_or_sub("add", a, b, detail::Add{}, 1.0);
 }
 

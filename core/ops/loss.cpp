@@ -75,7 +75,8 @@ struct LogitRows {
     const auto x = detail::floats(before.defined() ? before : logits, kOperator);
     input = x.variable;
     shape = x.tensor.shape();
-    owned = before.defined() || logits.accumulator() != nullptr || rank > 2;
+    const Accumulator* sums = logits.accumulator();
+    owned = before.defined() || (sums != nullptr && !sums->is_deferred()) || rank > 2;
     Tensor ordered = x.tensor;
     if (!before.defined() && rank > 2) {
       to_rows.axes.push_back(0);

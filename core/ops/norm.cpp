@@ -1,8 +1,10 @@
 #include "fakequant/core/ops/norm.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "fakequant/core/detail/device_traits.h"
+#include "fakequant/core/ops/detail/deferred_operators.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
@@ -12,62 +14,97 @@ namespace {
 
 constexpr std::string_view kLayerNorm = "layer_norm";
 
-/// Returns a parameter of the shape of the normalized axes. Undefined ones stay undefined.
-detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what) {
+/// Converts x to floats, unless its values can wait for their reader.
+detail::Floats rows_of(const Variable& x, std::string_view op) {
+  if (x.defined() && detail::defers_norm(x)) return {x, {}};
+  return detail::floats(x, op);
+}
+
+/// Returns a parameter of the given shape. Undefined ones stay undefined.
+detail::Floats parameter(const Variable& p, const detail::Floats& x, const Shape& shape,
+                         std::string_view what, std::string_view op) {
   if (!p.defined()) return {};
-  auto out = detail::matching_floats(p, x, kLayerNorm);
-  FQ_CHECK(out.tensor.shape() == shape, kLayerNorm, "{} is {}, the normalized axes are {}", what,
-           to_string(out.tensor.shape()), to_string(shape));
+  auto out = x.tensor.defined() ? detail::matching_floats(p, x.tensor, op) : detail::floats(p, op);
+  FQ_CHECK(x.tensor.defined() || (out.tensor.dtype() == DType::f32 && p.device() == x.variable.device()), op,
+           "{} is {}, the input f32 on {}: dtype and device must agree", what, out.tensor.describe(),
+           to_string(x.variable.device()));
+  FQ_CHECK(out.tensor.shape() == shape, op, "{} is {}, it must be {}", what, to_string(out.tensor.shape()),
+           to_string(shape));
   return out;
+}
+
+/// Returns the last `axes` axes of x.
+Shape normalized_axes(const Shape& x, int axes, std::string_view op) {
+  const int rank = static_cast<int>(x.size());
+  FQ_CHECK(axes >= 1 && axes <= rank, op, "{} axes of {} cannot be normalized: use 1 to {}", axes,
+           to_string(x), rank);
+  return {x.end() - axes, x.end()};
+}
+
+/// Computes rows at once: row-major x becomes y, with its numbers.
+Tensor normalized(const detail::Floats& x, const detail::RowNorm& norm, detail::RowNumbers& numbers) {
+  const Tensor rows = x.tensor.to(Layout::row_major);
+  const std::int64_t count = norm.length == 0 ? 0 : rows.numel() / norm.length;
+  Tensor y = detail::empty_like(rows);
+  numbers.x.emplace(x.variable);
+  numbers.inverse = Tensor::empty({count}, y.dtype(), y.device());
+  if (norm.rms) {
+    detail::run(y.device(), &detail::Kernels::rms_norm, rows, norm.length, norm.gamma.get(), norm.eps, y,
+                numbers.inverse);
+    return y;
+  }
+  numbers.mean = detail::empty_like(numbers.inverse);
+  detail::run(y.device(), &detail::Kernels::layer_norm, rows, norm.length, norm.gamma.get(), norm.beta.get(),
+              norm.eps, y, numbers.mean, numbers.inverse);
+  return y;
+}
+
+/// Returns the gradients of x, gamma and, for layer norm, beta. `shape` are the normalized axes.
+std::vector<Tensor> norm_gradients(const Tensor& dy, const detail::RowNorm& norm,
+                                   const detail::RowNumbers& numbers, const Shape& shape) {
+  detail::compute_unread(numbers);
+  const Tensor x = numbers.x->get().to(Layout::row_major);
+  const Tensor& gamma = norm.gamma.get();
+  Tensor dx = detail::empty_like(dy);
+  if (norm.rms) {
+    Tensor dgamma = gamma.defined() ? detail::empty_like(gamma) : Tensor();
+    detail::run(dx.device(), &detail::Kernels::rms_norm_backward, dy, x, norm.length, gamma, numbers.inverse,
+                dx, dgamma);
+    return {dx, dgamma};
+  }
+  // Sums over many rows need f64. Gradients are rounded to the dtype of x at the end.
+  Tensor dgamma = Tensor::empty(shape, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
+  detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, x, gamma, numbers.mean, numbers.inverse,
+              dx, dgamma, dbeta);
+  return {dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
+}
+
+/// Records the normalization of rows. Backward reads x again instead of the normalized values.
+Variable record_norm(std::string_view op, const detail::Floats& x, const detail::RowNorm& norm,
+                     std::vector<Variable> inputs, const Shape& shape, Attributes attributes) {
+  auto numbers = std::make_shared<detail::RowNumbers>();
+  Value y = x.tensor.defined() ? Value(normalized(x, norm, *numbers))
+                               : Value(detail::deferred_norm(x.variable, norm, numbers));
+  return detail::record(
+      op, std::move(y), std::move(inputs),
+      [=](const Tensor& dy) { return norm_gradients(dy, norm, *numbers, shape); }, std::move(attributes));
 }
 
 }  // namespace
 
 Variable layer_norm(const Variable& input, const Variable& gamma, const Variable& beta, int axes,
                     double eps) {
-  const auto x = detail::floats(input, kLayerNorm);
-  const Shape shape = x.tensor.shape();
-  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), kLayerNorm,
-           "{} axes of {} cannot be normalized: use 1 to {}", axes, to_string(shape), x.tensor.rank());
-  const Shape normalized(shape.end() - axes, shape.end());
-  const auto g = parameter(gamma, x.tensor, normalized, "gamma"),
-             b = parameter(beta, x.tensor, normalized, "beta");
-  const Tensor rows = x.tensor.to(Layout::row_major);
-  Tensor y = detail::empty_like(rows);
-  // x: [count, length], row-major. mean and inverse (1 / standard deviation) are [count] and saved for
-  // backward, which reads x again instead of the normalized values.
-  const std::int64_t length = numel(normalized), count = length == 0 ? 0 : rows.numel() / length;
-  Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
-  detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
-              inverse);
-  const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(g.tensor), mean,
-                         inverse, normalized](const Tensor& dy) {
-    Tensor dx = detail::empty_like(dy);
-    // Sums over many rows need f64. Gradients are rounded to the dtype of x at the end.
-    Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
-    detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get().to(Layout::row_major),
-                saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
-    return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
-  };
-  return detail::record(kLayerNorm, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {
-                          return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
-                        }));
+  const auto x = rows_of(input, kLayerNorm);
+  const Shape shape = normalized_axes(x.variable.shape(), axes, kLayerNorm);
+  const auto g = parameter(gamma, x, shape, "gamma", kLayerNorm),
+             b = parameter(beta, x, shape, "beta", kLayerNorm);
+  const detail::RowNorm norm{numel(shape), detail::Saved(g.tensor), detail::Saved(b.tensor), eps, false};
+  return record_norm(kLayerNorm, x, norm, {x.variable, g.variable, b.variable}, shape, detail::traced([&] {
+                       return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
+                     }));
 }
 
 namespace {
-
-void check_shape(const Tensor& p, const Shape& shape, std::string_view what, std::string_view op) {
-  FQ_CHECK(p.shape() == shape, op, "{} is {}, it must be {}", what, to_string(p.shape()), to_string(shape));
-}
-
-/// Returns a parameter of the given shape. Undefined ones stay undefined.
-detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what,
-                         std::string_view op) {
-  if (!p.defined()) return {};
-  auto read = detail::matching_floats(p, x, op);
-  check_shape(read.tensor, shape, what, op);
-  return read;
-}
 
 /// Returns p [C] in a shape that broadcasts against the channels of x.
 Variable along_channels(const Variable& p, const Shape& x) {
@@ -83,8 +120,8 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
   FQ_CHECK(shape.size() >= 2, op, "the input is {}: use [N, C, ..]", to_string(shape));
   FQ_CHECK(groups >= 1 && shape[1] % groups == 0, op, "groups is {}: it must divide the {} channels", groups,
            shape[1]);
-  const Variable g = parameter(gamma, x.tensor, {shape[1]}, "gamma", op).variable,
-                 b = parameter(beta, x.tensor, {shape[1]}, "beta", op).variable;
+  const Variable g = parameter(gamma, x, {shape[1]}, "gamma", op).variable,
+                 b = parameter(beta, x, {shape[1]}, "beta", op).variable;
   return detail::composite(op, {x.variable, g, b}, std::move(attributes), [&] {
     const std::int64_t length = numel(Shape(shape.begin() + 1, shape.end())) / groups;
     // Each group of a sample is one row of a layer norm. gamma and beta differ per channel, not per row.
@@ -95,38 +132,19 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
   });
 }
 
-/// Computes RMS normalization of row-major x in one kernel each way. The formula is the one composed below.
-Variable fused_rms_norm(std::string_view op, const detail::Floats& x, const detail::Floats& gamma,
-                        std::int64_t length, double eps, Attributes attributes) {
-  const Tensor& rows = x.tensor;
-  const std::int64_t count = length == 0 ? 0 : rows.numel() / length;
-  Tensor y = detail::empty_like(rows), roots = Tensor::empty({count}, y.dtype(), y.device());
-  detail::run(y.device(), &detail::Kernels::rms_norm, rows, length, gamma.tensor, eps, y, roots);
-  const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(gamma.tensor),
-                         roots, length](const Tensor& dy) {
-    const Tensor& g = saved_gamma.get();
-    Tensor dx = detail::empty_like(dy), dgamma = g.defined() ? detail::empty_like(g) : Tensor();
-    detail::run(dx.device(), &detail::Kernels::rms_norm_backward, dy, saved.get().to(Layout::row_major),
-                length, g, roots, dx, dgamma);
-    return std::vector<Tensor>{dx, dgamma};
-  };
-  return detail::record(op, y, {x.variable, gamma.variable}, backward, std::move(attributes));
-}
-
 }  // namespace
 
 Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double eps) {
   constexpr std::string_view op = "rms_norm";
-  const auto x = detail::floats(input, op);
-  const Shape shape = x.tensor.shape();
-  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), op, "{} axes of {} cannot be normalized: use 1 to {}", axes,
-           to_string(shape), x.tensor.rank());
-  const Shape normalized(shape.end() - axes, shape.end());
-  const auto own = parameter(gamma, x.tensor, normalized, "gamma", op);
+  const auto x = rows_of(input, op);
+  const Shape shape = normalized_axes(x.variable.shape(), axes, op);
+  const auto own = parameter(gamma, x, shape, "gamma", op);
   auto attributes = detail::traced([&] { return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}}; });
-  if (detail::device_traits(x.tensor.device()).launches && x.tensor.layout() == Layout::row_major)
-    return fused_rms_norm(op, x, own, numel(normalized), eps, std::move(attributes));
   const Variable g = own.variable;
+  if (detail::device_traits(x.variable.device()).launches && x.variable.layout() == Layout::row_major) {
+    const detail::RowNorm norm{numel(shape), detail::Saved(own.tensor), {}, eps, true};
+    return record_norm(op, x, norm, {x.variable, g}, shape, std::move(attributes));
+  }
   // y = x / sqrt(mean(x^2) + eps) * gamma, composed of operators that have gradients.
   return detail::composite(op, {x.variable, g}, std::move(attributes), [&] {
     std::vector<int> last;

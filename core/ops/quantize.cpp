@@ -18,8 +18,11 @@ Attributes grid_attributes(const Grid& grid) {
   return {{"quantizer", grid.name}, {"format", to_string(grid.format)}};
 }
 
-bool rounds_sums(const Variable& x, const Grid& grid) {
-  return x.accumulator() != nullptr && grid.format.is_integer() && grid.granularity.is_per_tensor();
+/// `learned`: the range has a gradient, which reads the sums, or the floats of a deferred result.
+bool rounds_sums(const Variable& x, const Grid& grid, bool learned) {
+  const Accumulator* sums = x.accumulator();
+  return sums != nullptr && grid.format.is_integer() && grid.granularity.is_per_tensor() &&
+         !(learned && sums->is_deferred());
 }
 
 // Returns ranges under which the mask is set for every value, except where a pending ReLU clears it.
@@ -49,7 +52,7 @@ QuantizedTensor quantize_input(const Variable& input, const Grid& grid, bool sum
 }
 
 Variable make_codes(const Variable& x, const Grid& grid, const LearnedRange* learned) {
-  const bool sums = rounds_sums(x, grid);
+  const bool sums = rounds_sums(x, grid, learned != nullptr);
   const Variable input = sums ? x : x.as_float();
   QuantizedTensor out = quantize_input(input, grid, sums);
   if (learned == nullptr || !detail::needs_grad({learned->amax})) return attach_codes(input, std::move(out));

@@ -160,7 +160,9 @@ QuantizedTensor joined_codes(const std::vector<Variable>& parts, int axis) {
 }
 
 bool all_sums(const std::vector<Variable>& parts) {
-  return std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator() != nullptr; });
+  return std::ranges::all_of(parts, [](const Variable& part) {
+    return part.accumulator() != nullptr && !part.accumulator()->is_deferred();
+  });
 }
 
 /// Concatenates sums. A ReLU that is pending on every part is pending on the result.

@@ -56,7 +56,12 @@ HOT = {
     "engine/xnnpack_rows.cu": {"TensorCoreProduct<XnnpackChain<true>": (8, 0), "TensorCoreProduct<XnnpackChain<false>": (6, 0), "ZeroTerms": (1, 0)},
     "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0), "reduce::DeviceReduceKernel": (4, 0)},
     "ranges/count.cu": {"CountBins<true>": (2, 0)},
-    "norm/layer_norm.cu": {"RmsForward<float>": (4, 2), "RmsBackward<float>": (6, 2)},
+    "codes/float_operators.cu": {"ActivateSums<Gelu, bfloat16, TensorCodes>": (2, 1), "AddSums": (4, 2)},
+    "norm/layer_norm.cu": {
+        "Forward<float, RmsNorm<float>, PlainRows<float>, PlainFloats": (4, 2),
+        "Forward<float, LayerNorm<float>, SummedRows, TensorCodes>": (6, 2),
+        "RmsBackward<float>": (6, 2),
+    },
     "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
     "attention/forward.cu": {"AttentionForward<64>": (6, 0), "AttentionForward<128>": (6, 0), "AttentionForward<256>": (6, 0)},
     "attention/gradients.cu": {"AttentionGradients": (4, 0), "OutputRowSums": (4, 0)},

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 #include <variant>
 
 #include "fakequant/core/numerics/detail/elementary.h"
@@ -248,6 +249,11 @@ struct Softsign {
     return T{1} / (d * d);
   }
 };
+
+/// Whether GPUs compute F together with the product before it and the rounding of its reader.
+template <class F>
+inline constexpr bool follows_products = std::is_same_v<F, Gelu> || std::is_same_v<F, GeluTanh> ||
+                                         std::is_same_v<F, Silu> || std::is_same_v<F, HardSwish>;
 
 /// One of the activations or an elementary function. A class instead of an alias, so that kernel
 /// declarations need not list the alternatives.

@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/detail/elementwise.h"
 
 #include "fakequant/core/backend/cpu/elementwise/activations.h"
+#include "fakequant/core/ops/detail/deferred_operators.h"
 
 namespace fq::detail {
 namespace {
@@ -45,6 +46,7 @@ Tensor reduced(const Tensor& dy, const Shape& shape) {
 }
 
 std::optional<Variable> apply_to_sums(std::string_view op, const Variable& input, const Activation& f) {
+  if (auto y = deferred_activation(op, input, f)) return y;
   const Accumulator* sums = input.defined() ? input.accumulator() : nullptr;
   // A trace needs the values of the sums. The kernel exists only for row-major sums on the CPU.
   if (sums == nullptr || recorder() != nullptr || !input.device().is_cpu() ||

@@ -68,7 +68,7 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
   // the layers around a reshape or a slice stay in integers.
   if (const auto* codes = x.quantized(); codes != nullptr && is_movable(*codes))
     return record(op, with_codes(*codes, moved(codes->codes, move)), {x}, backward, std::move(attributes));
-  if (const auto* sums = x.accumulator())
+  if (const auto* sums = x.accumulator(); sums != nullptr && !sums->is_deferred())
     return moved_again<Accumulator>(record(op, moved(*sums, move), {x}, backward, std::move(attributes)), x,
                                     move);
   if (const auto* ids = std::get_if<Tensor>(&x.value()); ids != nullptr && is_whole_number(*ids))

@@ -44,6 +44,7 @@ struct ToCuda {
   Value operator()(const AccumulatorMove& v) const {
     return AccumulatorMove{{to_cuda(v.inner.at(0))}, v.move};
   }
+  Value operator()(const DeferredFloats& v) const { return v; }  // only on CUDA
 };
 Accumulator to_cuda(const Accumulator& x) { return {std::visit(ToCuda{}, x.value), x.relu}; }
 

@@ -229,6 +229,7 @@ struct CodesOf {
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
   void operator()(const AccumulatorMove&) const {}    // moved by the caller
+  void operator()(const DeferredFloats&) const {}     // computed by the caller
 };
 
 }  // namespace
@@ -347,6 +348,7 @@ struct ReaderOf {
   }
   Read operator()(const AccumulatorConcat&) const { return {}; }  // joined by the caller
   Read operator()(const AccumulatorMove&) const { return {}; }    // moved by the caller
+  Read operator()(const DeferredFloats&) const { return {}; }     // computed by the caller
 };
 
 /// Restores NaN values: the ReLU of the kernels turns NaN into 0, but readers must be able to detect NaN.
@@ -366,7 +368,7 @@ StretchValues::StretchValues(const Accumulator& x) : relu_(x.relu), read_(std::v
 
 bool StretchValues::can_read(const Accumulator& x) {
   return !std::holds_alternative<AccumulatorConcat>(x.value) &&
-         !std::holds_alternative<AccumulatorMove>(x.value);
+         !std::holds_alternative<AccumulatorMove>(x.value) && !x.is_deferred();
 }
 
 void StretchValues::operator()(std::int64_t begin, std::int64_t count, float* to, std::uint8_t* mask) const {

@@ -1,6 +1,4 @@
-#include "fakequant/core/backend/cuda/codes/sums.cuh"
-#include "fakequant/core/backend/cuda/loops/atomics.cuh"
-#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/codes/channel_reader.cuh"
 #include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
@@ -9,60 +7,6 @@ namespace {
 std::uint8_t* mask_data(Tensor* mask) {
   return mask != nullptr ? mutable_device_data<std::uint8_t>(*mask) : nullptr;
 }
-
-// One small launch prepares them, so that the kernel over the sums has no division.
-/// Per-channel arrays: scale (one or one per channel), scale / step, shift / step.
-struct ChannelNumbers {
-  const float *scale, *shift, *step;  // the last two may be null
-  bool one_scale;
-  float *scales, *multipliers, *offsets;
-  Alarm alarm;
-
-  FQ_HD void operator()(std::int64_t c) const {
-    const float s = scale[one_scale ? 0 : c];
-    scales[c] = s;
-    if (step == nullptr) return;
-    multipliers[c] = scalar::div_(s, *step);
-    if (shift == nullptr) return;
-    offsets[c] = scalar::div_(shift[c], *step);
-    if (scalar::is_nan_(s) || scalar::is_nan_(shift[c])) raise(alarm);
-  }
-};
-
-/// Sums together with their per-channel numbers, which it owns.
-class ChannelReader {
- public:
-  /// Without a grid, the sums can only be read as floats.
-  ChannelReader(const Tensor& sums, int axis, const Tensor& bias, const Tensor& scale, const Tensor& shift,
-                const Grid* grid, const std::string& nan_text)
-      : source_{device_data<std::int32_t>(sums),
-                device_data<std::int32_t>(bias),
-                device_data<float>(scale),
-                device_data<float>(shift),
-                nullptr,
-                nullptr,
-                AxisBlocks::of(sums.shape(), sums.layout(), axis)} {
-    // Rows of the table begin at 16 bytes, for vector loads.
-    const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
-    // Values need only the scales, which are already one per channel.
-    if (grid == nullptr && scale.numel() == channels) return;
-    numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
-    auto* numbers = mutable_device_data<float>(numbers_);
-    const Alarm nan = grid != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
-    launch_each(sums.device(), channels,
-                ChannelNumbers{source_.scale, source_.shift,
-                               grid != nullptr ? device_data<float>(grid->scale) : nullptr,
-                               scale.numel() == 1, numbers, numbers + row, numbers + 2 * row, nan});
-    source_.scale = numbers;
-    source_.multiplier = numbers + row;
-    source_.offset = shift.defined() ? numbers + 2 * row : nullptr;
-  }
-  [[nodiscard]] const ChannelSums& source() const { return source_; }
-
- private:
-  ChannelSums source_;
-  Tensor numbers_;
-};
 
 /// Calls f(source) with the reader of an accumulator. The data of the source lives until the call returns.
 template <class F>
@@ -94,6 +38,7 @@ struct WithSource {
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
   void operator()(const AccumulatorMove&) const {}    // moved by the caller
+  void operator()(const DeferredFloats&) const {}     // computed by the caller
 };
 
 template <class F>

@@ -1,7 +1,5 @@
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
-#include "fakequant/core/backend/cuda/codes/codes.cuh"
-#include "fakequant/core/backend/cuda/loops/atomics.cuh"
-#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/codes/group_codes.cuh"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/quantizer_checks.h"
@@ -44,38 +42,8 @@ Blocks make_blocks(const QuantizedTensor& x) {
 template <class Blocks>
 struct Quantize {
   const float *x, *scale, *amax;
-  void* codes;
-  std::uint8_t* mask;  // may be null
-  CodeFormat format;
+  GroupCodes out;
   Blocks blocks;
-  Alarm alarm;
-
-  /// Quantizes elements of one row.
-  FQ_HD void quantize(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
-    // The quotient needs no division if the scale allows it, and gives the same code (RowCodes).
-    const bool few = of.few_bits();
-    if (few && format.grid.integer) {
-      std::uint8_t bytes[group_size];
-      for (int j = 0; j < group_size; ++j) bytes[j] = scalar::is_nan_(v[j]) ? std::uint8_t{0} : of.byte(v[j]);
-      store_group(static_cast<std::uint8_t*>(codes) + first, count, bytes);
-    } else {
-      float q[group_size];
-      if (few)
-        for (int j = 0; j < group_size; ++j) q[j] = format.floating.round(of.quotient(v[j]));
-      else
-        for (int j = 0; j < group_size; ++j) q[j] = format.code(v[j], of.row);
-      for (int j = 0; j < group_size; ++j) q[j] = scalar::is_nan_(v[j]) ? 0.0f : q[j];
-      store_codes(codes, format, first, count, q);
-    }
-    unsigned bits = 0;
-    bool nan = false;
-    for (int j = 0; j < group_size; ++j) {
-      bits |= static_cast<unsigned>(scalar::mask_closed(v[j], of.row.mask_lower, of.row.amax)) << j;
-      nan = nan || scalar::is_nan_(v[j]);
-    }
-    if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits & ((1u << count) - 1));
-    if (nan) raise(alarm);
-  }
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], scales[group_size], ranges[group_size], values[group_size] = {};
@@ -84,22 +52,22 @@ struct Quantize {
     // The usual case: the eight elements share a scale, whose reciprocal is computed once.
     if constexpr (std::is_same_v<Blocks, AxisBlocks>)
       if (const std::int64_t block = shared_block(blocks, place, count); block >= 0)
-        return quantize(first, count, v, RowCodes(format, grid_row(format.grid, scale[block], amax[block])));
+        return out.put(first, count, v, out.row(scale[block], amax[block]));
     load_blocks(blocks, place, scale, count, scales);
     load_blocks(blocks, place, amax, count, ranges);
     unsigned bits = 0;
     bool nan = false;
     for (int j = 0; j < group_size; ++j) {
       if (j >= count) continue;
-      const auto row = grid_row(format.grid, scales[j], ranges[j]);
+      const auto row = grid_row(out.format.grid, scales[j], ranges[j]);
       const bool bad = scalar::is_nan_(v[j]);
       nan = nan || bad;
-      values[j] = bad ? 0.0f : format.code(v[j], row);
+      values[j] = bad ? 0.0f : out.format.code(v[j], row);
       bits |= static_cast<unsigned>(scalar::mask_closed(v[j], row.mask_lower, row.amax)) << j;
     }
-    store_codes(codes, format, first, count, values);
-    if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits);
-    if (nan) raise(alarm);
+    store_codes(out.codes, out.format, first, count, values);
+    if (out.mask != nullptr) out.mask[first / 8] = static_cast<std::uint8_t>(bits);
+    if (nan) raise(out.alarm);
   }
 };
 
@@ -114,14 +82,9 @@ const float* block_numbers(const Tensor& numbers, const QuantizedTensor& x, std:
 template <class Blocks>
 Quantize<Blocks> quantize_body(const QuantizeCall& call, std::vector<Tensor>& kept) {
   auto& out = call.out;
-  return {device_data<float>(call.x),
-          block_numbers(out.grid.scale, out, kept),
-          block_numbers(out.grid.amax, out, kept),
-          mutable_device_data<void>(out.codes),
-          mutable_device_data<std::uint8_t>(out.mask),
-          CodeFormat::of(out.grid.format),
-          make_blocks<Blocks>(out),
-          alarm(call.x.device(), call.nan_text)};
+  return {device_data<float>(call.x), block_numbers(out.grid.scale, out, kept),
+          block_numbers(out.grid.amax, out, kept), GroupCodes::of(out, call.nan_text),
+          make_blocks<Blocks>(out)};
 }
 
 /// Quantizes several tensors, one after another.

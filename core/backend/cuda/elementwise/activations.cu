@@ -27,6 +27,23 @@ struct Gradient {
   }
 };
 
+// `saved` is the input, rounded to bf16.
+template <class F>
+struct RoundedGradient {
+  const float* dy;
+  const bfloat16* saved;
+  float* dx;
+  F f;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size], x[group_size];
+    load_group(dy + first, count, v);
+    load_converted(saved + first, count, x);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = v[j] * f.slope(x[j]);
+    store_group(dx + first, count, v);
+  }
+};
+
 // Two Philox blocks of four numbers per thread.
 struct KeepMask {
   fq::detail::DropoutBlocks blocks;
@@ -71,6 +88,15 @@ void activate(const Tensor& x, const fq::detail::Activation& activation, Tensor&
 
 void activate_backward(const Tensor& dy, const Tensor& saved, const fq::detail::Activation& activation,
                        Tensor& dx) {
+  if (saved.dtype() == DType::bf16)
+    return std::visit(
+        [&]<class F>(const F& f) {
+          if constexpr (fq::detail::follows_products<F>)
+            launch_groups(dx.device(), dx.numel(),
+                          RoundedGradient<F>{device_data<float>(dy), device_data<bfloat16>(saved),
+                                             mutable_device_data<float>(dx), f});
+        },
+        activation.f);
   visit_float(dy.dtype(), [&]<class T>(T) {
     std::visit([&]<class F>(F f) { map<T>(dy, saved, dx, Gradient<F>{f}); }, activation.f);
   });
