@@ -21,6 +21,17 @@ detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape,
   return out;
 }
 
+/// Returns the gradients of a normalization of row-major x. Its kernels compute the mask of dy. On a GPU they
+/// also add the gradients that other readers of x have left.
+detail::NormGradient norm_gradient(detail::BackwardCall& call) {
+  detail::PendingGradient& dy = call.dy;
+  if (dy.scale || dy.activation) dy.evaluate();
+  detail::NormGradient out{dy.values, dy.mask, {}, {}};
+  if (detail::device_traits(out.dy.device()).launches) out.sum = call.take_sum(0, out.dy);
+  out.dx = out.sum.defined() ? detail::gradient_buffer(out.sum) : detail::empty_like(out.dy);
+  return out;
+}
+
 }  // namespace
 
 Variable layer_norm(const Variable& input, const Variable& gamma, const Variable& beta, int axes,
@@ -41,13 +52,15 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
   detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
               inverse);
   const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(g.tensor), mean,
-                         inverse, normalized](const Tensor& dy) {
-    Tensor dx = detail::empty_like(dy);
-    // Sums over many rows need f64. Gradients are rounded to the dtype of x at the end.
-    Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
-    detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get().to(Layout::row_major),
-                saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
-    return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
+                         inverse, length, with_gamma = g.variable.requires_grad(),
+                         with_beta = b.variable.requires_grad(), normalized](detail::BackwardCall& call) {
+    detail::NormGradient gradient = norm_gradient(call);
+    const Tensor& dy = gradient.dy;
+    Tensor dgamma = with_gamma ? Tensor::empty(normalized, dy.dtype(), dy.device()) : Tensor(),
+           dbeta = with_beta ? Tensor::empty(normalized, dy.dtype(), dy.device()) : Tensor();
+    detail::run(dy.device(), &detail::Kernels::layer_norm_backward, gradient,
+                saved.get().to(Layout::row_major), length, saved_gamma.get(), mean, inverse, dgamma, dbeta);
+    return std::vector<detail::PendingGradient>{gradient.dx, dgamma, dbeta};
   };
   return detail::record(kLayerNorm, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {
                           return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
@@ -103,12 +116,14 @@ Variable fused_rms_norm(std::string_view op, const detail::Floats& x, const deta
   Tensor y = detail::empty_like(rows), roots = Tensor::empty({count}, y.dtype(), y.device());
   detail::run(y.device(), &detail::Kernels::rms_norm, rows, length, gamma.tensor, eps, y, roots);
   const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(gamma.tensor),
-                         roots, length](const Tensor& dy) {
+                         roots, length,
+                         with_gamma = gamma.variable.requires_grad()](detail::BackwardCall& call) {
+    detail::NormGradient gradient = norm_gradient(call);
     const Tensor& g = saved_gamma.get();
-    Tensor dx = detail::empty_like(dy), dgamma = g.defined() ? detail::empty_like(g) : Tensor();
-    detail::run(dx.device(), &detail::Kernels::rms_norm_backward, dy, saved.get().to(Layout::row_major),
-                length, g, roots, dx, dgamma);
-    return std::vector<Tensor>{dx, dgamma};
+    Tensor dgamma = with_gamma ? detail::empty_like(g) : Tensor();
+    detail::run(gradient.dy.device(), &detail::Kernels::rms_norm_backward, gradient,
+                saved.get().to(Layout::row_major), length, g, roots, dgamma);
+    return std::vector<detail::PendingGradient>{gradient.dx, dgamma};
   };
   return detail::record(op, y, {x.variable, gamma.variable}, backward, std::move(attributes));
 }

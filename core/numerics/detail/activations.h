@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 #include <variant>
 
 #include "fakequant/core/numerics/detail/elementary.h"
@@ -257,5 +258,11 @@ struct Activation {
                Shift, Step, RoundTo, GgmlGelu>
       f;
 };
+
+/// Whether the kernels of products of codes multiply gradients by the slope of f. Networks have these
+/// functions before a product.
+template <class F>
+inline constexpr bool slope_stays_pending = std::is_same_v<F, Relu> || std::is_same_v<F, Silu> ||
+                                            std::is_same_v<F, Gelu> || std::is_same_v<F, GeluTanh>;
 
 }  // namespace fq::detail
