@@ -8,7 +8,9 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/detail/leaf_scopes.h"
+#include "fakequant/core/numerics/detail/activations.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {
@@ -22,7 +24,52 @@ bool reusable(const Node& other, bool with_gradient) noexcept {
   return with_gradient ? other.gradient != nullptr && !other.gradient->freed : other.gradient == nullptr;
 }
 
+const Tensor& PendingGradient::evaluate() {
+  if (scale) {
+    // The kernel writes in place, and computes a mask too.
+    if (values.storage().use_count() != 1) values = values.clone();
+    run(values.device(), &Kernels::scale_weight_gradient, values, scale->x, scale->w, scale->axis, mask);
+    scale.reset();
+    mask = {};
+  }
+  if (mask.defined()) values = masked_gradient(values, std::exchange(mask, {}));
+  if (activation) {
+    Tensor dx = gradient_buffer(values);
+    run(dx.device(), &Kernels::activate_backward, values, std::exchange(saved, {}), *activation, dx);
+    activation.reset();
+    values = std::move(dx);
+  }
+  return values;
+}
+
+void PendingGradient::add_mask(const Tensor& bits) {
+  if (!bits.defined()) return;
+  if (mask.defined() || activation || values.layout() != bits.layout()) evaluate();
+  if (values.layout() == bits.layout())
+    mask = bits;
+  else
+    values = apply_mask(values, bits);
+}
+
+void PendingGradient::add_slope(std::shared_ptr<const Activation> f, Tensor argument) {
+  if (activation) evaluate();
+  activation = std::move(f);
+  saved = std::move(argument);
+}
+
+std::vector<PendingGradient> pass_gradient(BackwardCall& call) { return {std::move(call.dy)}; }
+
 Variable record(std::string_view op, Value value, std::vector<Variable> inputs, Backward backward,
+                Attributes attributes) {
+  const auto evaluated = [backward = std::move(backward)](BackwardCall& call) {
+    call.dy.evaluate();
+    const std::vector<Tensor> parts = backward(call.dy.values);
+    return std::vector<PendingGradient>(parts.begin(), parts.end());
+  };
+  return record(op, std::move(value), std::move(inputs), FusedBackward(evaluated), std::move(attributes));
+}
+
+Variable record(std::string_view op, Value value, std::vector<Variable> inputs, FusedBackward backward,
                 Attributes attributes) {
   auto node = std::make_shared<Node>();
   node->value = std::move(value);
@@ -121,22 +168,47 @@ std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradi
   return order;
 }
 
-void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, Tensor>& sums) {
+using Sums = std::unordered_map<const Gradient*, PendingGradient>;
+
+bool launches(const Tensor& t) { return device_traits(t.device()).launches; }
+
+/// Adds a gradient to a sum. The first one stays pending.
+void add_gradient(PendingGradient& sum, PendingGradient part) {
+  if (!sum.values.defined()) {
+    sum = std::move(part);
+    return;
+  }
+  sum.evaluate();
+  part.evaluate();
+  accumulate(sum.values, part.values);
+}
+
+void propagate(Gradient& from, PendingGradient seed, Sums& sums) {
   std::optional<ScopedValue<std::string>> path;
   // The profile shows backward work in the module of the forward call.
   if (profiler() != nullptr) path.emplace(context().path, from.path);
   const ProfileScope profile(from.op, "backward");
   FQ_CHECK(!from.freed, "backward", "backward of {} has already run: run forward again", from.op);
-  Tensor dy = seed.to(from.layout);
-  seed = {};  // drops this handle: an operator may then write the gradient in place
-  const auto parts = from.backward(dy);
-  dy = {};
+  if (seed.values.layout() != from.layout) seed = seed.evaluate().to(from.layout);
+  const auto take_sum = [&](std::size_t i, const Tensor& like) -> Tensor {
+    const auto sum = sums.find(from.inputs[i].get());
+    if (sum == sums.end() || sum->second.values.layout() != like.layout() ||
+        sum->second.values.dtype() != like.dtype())
+      return {};
+    sum->second.evaluate();
+    return std::exchange(sum->second.values, {});
+  };
+  // The call has the only handle: an operator may then write the gradient in place.
+  BackwardCall call{std::move(seed), take_sum};
+  auto parts = from.backward(call);
+  call.dy = {};
   for (std::size_t i = 0; i < from.inputs.size(); ++i) {
     const auto& input = from.inputs[i];
     if (!input) continue;
-    FQ_CHECK(i < parts.size() && parts[i].defined() && parts[i].shape() == input->shape, "backward",
-             "{} returned no gradient with the shape of its input {}", from.op, i);
-    accumulate(sums[input.get()], parts[i]);
+    FQ_CHECK(i < parts.size() && parts[i].values.defined() && parts[i].values.shape() == input->shape,
+             "backward", "{} returned no gradient with the shape of its input {}", from.op, i);
+    if (!launches(parts[i].values)) parts[i].evaluate();
+    add_gradient(sums[input.get()], std::move(parts[i]));
   }
   // Frees the saved tensors now instead of at the end of the whole pass.
   from.inputs.clear();
@@ -145,6 +217,13 @@ void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, 
 }
 
 }  // namespace
+
+std::vector<Tensor> input_gradients(const Gradient& node, const Tensor& dy) {
+  BackwardCall call{dy.to(node.layout), [](std::size_t, const Tensor&) { return Tensor(); }};
+  std::vector<Tensor> out;
+  for (auto& part : node.backward(call)) out.push_back(part.evaluate());
+  return out;
+}
 
 LeafScope::LeafScope(Ready ready) : ready_(std::move(ready)) { leaf_callback = &ready_; }
 LeafScope::~LeafScope() { leaf_callback = nullptr; }
@@ -165,7 +244,7 @@ void Variable::backward(Tensor seed) const {
   // A backward pass inside this one (of a checkpointed block) must not report its leaves.
   const ScopedValue<const detail::LeafScope::Ready*> outermost(detail::leaf_callback, nullptr);
   const auto& root = node()->gradient;
-  std::unordered_map<const detail::Gradient*, Tensor> sums;
+  detail::Sums sums;
   // Sums are local to this pass, so a leaf keeps the sum over all passes and other nodes keep none.
   sums[root.get()] = std::move(seed);
   for (const auto& gradient : detail::readers_first(root)) {
@@ -177,7 +256,7 @@ void Variable::backward(Tensor seed) const {
       detail::propagate(*gradient, std::move(entry.mapped()), sums);
       continue;
     }
-    detail::accumulate(gradient->sum, entry.mapped());
+    detail::accumulate(gradient->sum, entry.mapped().evaluate());
     if (on_leaf != nullptr) (*on_leaf)(*gradient);
   }
 }

@@ -38,6 +38,52 @@ using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
 
+struct Activation;
+
+/// A gradient whose last steps are still to compute. An operator with a fused kernel leaves them to the
+/// operator that reads the gradient next, which computes them as it loads the elements. In this order:
+///
+///     v * fl(scale.x / scale.w[c])   gradient of a weight, from a product of codes
+///     bit ? v : +0                   mask of a quantizer or of a ReLU
+///     v * f.slope(saved)             activation
+struct PendingGradient {
+  struct Scale {
+    Tensor x, w;  ///< f32: one number, and one or one per index of the axis
+    int axis;
+  };
+
+  Tensor values;
+  std::optional<Scale> scale = {};
+  Tensor mask = {};                                   ///< u1 in the layout of `values`; may be undefined
+  std::shared_ptr<const Activation> activation = {};  ///< null without one
+  Tensor saved = {};                                  ///< argument of the slope, in the layout of `values`
+
+  PendingGradient() = default;
+  PendingGradient(Tensor evaluated)  // NOLINT(google-explicit-constructor): a gradient without pending steps
+      : values(std::move(evaluated)) {}
+
+  /// Computes the pending steps, in place if no other handle shares the values. Returns the values.
+  const Tensor& evaluate();
+  /// Adds a step. Computes the steps that cannot stay pending before it.
+  void add_mask(const Tensor& bits);
+  void add_slope(std::shared_ptr<const Activation> f, Tensor argument);
+};
+
+/// Arguments of a fused backward function, which may move from `dy`.
+struct BackwardCall {
+  PendingGradient dy;
+  /// Returns the sum of the gradients that other readers of an input have left so far, and removes the sum
+  /// from the tape. The function must then add the sum to its own gradient of this input. Returns an
+  /// undefined tensor if there is no sum, or if the sum has another dtype or layout than `like`.
+  std::function<Tensor(std::size_t input, const Tensor& like)> take_sum;
+};
+
+/// A Backward that reads pending gradients, and may return them.
+using FusedBackward = std::function<std::vector<PendingGradient>(BackwardCall& call)>;
+
+/// Returns the gradient unchanged, with its pending steps.
+[[nodiscard]] std::vector<PendingGradient> pass_gradient(BackwardCall& call);
+
 /// Recomputes a value, bit for bit.
 using Again = std::function<Value()>;
 
@@ -54,7 +100,7 @@ struct Gradient {
   Layout layout = Layout::row_major;
   std::vector<std::shared_ptr<Gradient>> inputs;  ///< null for inputs without a gradient
   /// Null for leaves and after the backward pass.
-  Backward backward;
+  FusedBackward backward;
   Rows reads;  ///< rows of the gradient that `backward` reads; the others may stay 0
   Tensor sum;  ///< leaves: sum over all backward passes
   /// Whether the backward pass has run and freed this node.
@@ -88,6 +134,12 @@ struct Node {
 /// the operator's settings in a trace.
 [[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs,
                               Backward backward, Attributes attributes = {});
+/// Records a fused backward function. On devices without a launch queue it gets and leaves no pending steps.
+[[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs,
+                              FusedBackward backward, Attributes attributes = {});
+
+/// Runs the backward function of a node without freeing it. Returns the evaluated gradients of the inputs.
+[[nodiscard]] std::vector<Tensor> input_gradients(const Gradient& node, const Tensor& dy);
 
 /// Returns y with `again`, which recomputes it. Readers that need y in backward then keep `again` instead
 /// (SavedFloats). Has no effect for values without a gradient, and on a GPU.

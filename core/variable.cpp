@@ -87,8 +87,7 @@ Variable Variable::as_float() const {
   Variable out;
   if (const auto* q = quantized()) {
     // The quantizer that made the codes has masked the gradient already: dequantization passes it on.
-    out = detail::record("dequantize", fq::dequantize(*q), {*this},
-                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+    out = detail::record("dequantize", fq::dequantize(*q), {*this}, detail::pass_gradient);
     // Readers that need the floats in backward keep the codes instead: a quarter of the memory for int8.
     if (with_gradient)
       out = detail::with_recompute(
@@ -97,8 +96,9 @@ Variable Variable::as_float() const {
     Tensor mask;
     // The mask of a pending ReLU belongs to this reader: other readers of the sums make their own.
     Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);
-    out = detail::record("to_float", std::move(values), {*this}, [mask](const Tensor& dy) {
-      return std::vector<Tensor>{detail::masked_gradient(dy, mask)};
+    out = detail::record("to_float", std::move(values), {*this}, [mask](detail::BackwardCall& call) {
+      call.dy.add_mask(mask);
+      return detail::pass_gradient(call);
     });
     if (const auto sums = detail::recompute_function(*this))
       out = detail::with_recompute(out, [sums] { return Value(to_float(std::get<Accumulator>(sums()))); });

@@ -112,6 +112,13 @@ struct Kept {
   FQ_HD T operator()(T x, std::uint8_t keep) const { return keep != 0 ? x * scale : T{0}; }
 };
 
+/// Gradients of a normalization of rows. Unless they are undefined, `mask` (u1) clears elements of dy first,
+/// and dx includes `sum`, which it may overwrite.
+struct NormGradient {
+  Tensor dy, mask, sum;
+  Tensor dx;
+};
+
 }  // namespace fq::detail
 
 namespace fq {

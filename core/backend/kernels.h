@@ -30,6 +30,7 @@
 namespace fq::detail {
 
 struct Activation;
+struct PendingGradient;
 enum class GgmlRounding : unsigned char;
 
 /// Arguments of a kernel that quantizes a tensor to out.codes and, if defined, out.mask. A NaN throws

@@ -10,8 +10,6 @@
 namespace fq::ops {
 namespace {
 
-std::vector<Tensor> pass(const Tensor& dy) { return {dy}; }
-
 Attributes number(std::string name, double value) {
   return detail::traced([&] { return Attributes{{std::move(name), value}}; });
 }
@@ -32,12 +30,12 @@ Variable relu(const Variable& x) {
   if (const auto* sums = x.accumulator(); sums != nullptr && !sums->is_deferred()) {
     Accumulator flagged = *sums;
     flagged.relu = true;
-    return detail::record("relu", std::move(flagged), {x}, pass);
+    return detail::record("relu", std::move(flagged), {x}, detail::pass_gradient);
   }
   // Unsigned codes are never negative, and ReLU keeps all of them.
   const auto* codes = x.quantized();
   if (codes != nullptr && codes->grid.format.is_integer() && codes->grid.format.integer().is_unsigned)
-    return detail::record("relu", detail::with_codes(*codes, codes->codes), {x}, pass);
+    return detail::record("relu", detail::with_codes(*codes, codes->codes), {x}, detail::pass_gradient);
   return detail::apply_function("relu", x, detail::Relu{});
 }
 

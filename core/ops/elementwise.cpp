@@ -105,7 +105,7 @@ Variable compare(std::string_view op, const Variable& a, const Variable& b, cons
   const NoGrad constant;
   return detail::record(
       op, exchanged ? combined(op, in.b.tensor, in.a.tensor, f) : combined(op, in.a.tensor, in.b.tensor, f),
-      in.variables(), {});
+      in.variables(), Backward());
 }
 
 Variable scale_operator(std::string_view op, const Variable& input, double factor, Attributes attributes) {

@@ -59,35 +59,44 @@ Tensor normalized(const detail::Floats& x, const detail::RowNorm& norm, detail::
   return y;
 }
 
-/// Returns the gradients of x, gamma and, for layer norm, beta. `shape` are the normalized axes.
-std::vector<Tensor> norm_gradients(const Tensor& dy, const detail::RowNorm& norm,
-                                   const detail::RowNumbers& numbers, const Shape& shape) {
+/// Returns the gradients of x, gamma and, for layer norm, beta. The kernels compute the mask of dy. On a GPU
+/// they also add the gradients that other readers of x have left.
+std::vector<detail::PendingGradient> norm_gradients(detail::BackwardCall& call, const detail::RowNorm& norm,
+                                                    const detail::RowNumbers& numbers, const Shape& gamma,
+                                                    const Shape& beta) {
   detail::compute_unread(numbers);
   const Tensor x = numbers.x->get().to(Layout::row_major);
-  const Tensor& gamma = norm.gamma.get();
-  Tensor dx = detail::empty_like(dy);
-  if (norm.rms) {
-    Tensor dgamma = gamma.defined() ? detail::empty_like(gamma) : Tensor();
-    detail::run(dx.device(), &detail::Kernels::rms_norm_backward, dy, x, norm.length, gamma, numbers.inverse,
-                dx, dgamma);
-    return {dx, dgamma};
-  }
-  // Sums over many rows need f64. Gradients are rounded to the dtype of x at the end.
-  Tensor dgamma = Tensor::empty(shape, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
-  detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, x, gamma, numbers.mean, numbers.inverse,
-              dx, dgamma, dbeta);
-  return {dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
+  detail::PendingGradient& dy = call.dy;
+  if (dy.scale || dy.activation) dy.evaluate();
+  detail::NormGradient out{dy.values, dy.mask, {}, {}};
+  const Device device = out.dy.device();
+  if (detail::device_traits(device).launches) out.sum = call.take_sum(0, out.dy);
+  out.dx = out.sum.defined() ? detail::gradient_buffer(out.sum) : detail::empty_like(out.dy);
+  const auto sums_over_rows = [&](const Shape& shape) {
+    return shape.empty() ? Tensor() : Tensor::empty(shape, out.dy.dtype(), device);
+  };
+  Tensor dgamma = sums_over_rows(gamma), dbeta = sums_over_rows(beta);
+  if (norm.rms)
+    detail::run(device, &detail::Kernels::rms_norm_backward, out, x, norm.length, norm.gamma.get(),
+                numbers.inverse, dgamma);
+  else
+    detail::run(device, &detail::Kernels::layer_norm_backward, out, x, norm.length, norm.gamma.get(),
+                numbers.mean, numbers.inverse, dgamma, dbeta);
+  return {out.dx, dgamma, dbeta};
 }
 
 /// Records the normalization of rows. Backward reads x again instead of the normalized values.
 Variable record_norm(std::string_view op, const detail::Floats& x, const detail::RowNorm& norm,
-                     std::vector<Variable> inputs, const Shape& shape, Attributes attributes) {
+                     const Variable& gamma, const Variable& beta, Attributes attributes) {
   auto numbers = std::make_shared<detail::RowNumbers>();
   Value y = x.tensor.defined() ? Value(normalized(x, norm, *numbers))
                                : Value(detail::deferred_norm(x.variable, norm, numbers));
-  return detail::record(
-      op, std::move(y), std::move(inputs),
-      [=](const Tensor& dy) { return norm_gradients(dy, norm, *numbers, shape); }, std::move(attributes));
+  const auto gradient_shape = [](const Variable& p) { return p.requires_grad() ? p.shape() : Shape{}; };
+  const auto backward = [=, gamma_shape = gradient_shape(gamma),
+                         beta_shape = gradient_shape(beta)](detail::BackwardCall& call) {
+    return norm_gradients(call, norm, *numbers, gamma_shape, beta_shape);
+  };
+  return detail::record(op, std::move(y), {x.variable, gamma, beta}, backward, std::move(attributes));
 }
 
 }  // namespace
@@ -99,7 +108,7 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
   const auto g = parameter(gamma, x, shape, "gamma", kLayerNorm),
              b = parameter(beta, x, shape, "beta", kLayerNorm);
   const detail::RowNorm norm{numel(shape), detail::Saved(g.tensor), detail::Saved(b.tensor), eps, false};
-  return record_norm(kLayerNorm, x, norm, {x.variable, g.variable, b.variable}, shape, detail::traced([&] {
+  return record_norm(kLayerNorm, x, norm, g.variable, b.variable, detail::traced([&] {
                        return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
                      }));
 }
@@ -143,7 +152,7 @@ Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double
   const Variable g = own.variable;
   if (detail::device_traits(x.variable.device()).launches && x.variable.layout() == Layout::row_major) {
     const detail::RowNorm norm{numel(shape), detail::Saved(own.tensor), {}, eps, true};
-    return record_norm(op, x, norm, {x.variable, g}, shape, std::move(attributes));
+    return record_norm(op, x, norm, g, {}, std::move(attributes));
   }
   // y = x / sqrt(mean(x^2) + eps) * gamma, composed of operators that have gradients.
   return detail::composite(op, {x.variable, g}, std::move(attributes), [&] {

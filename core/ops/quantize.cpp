@@ -79,7 +79,10 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
   Attributes attributes = grid_attributes(codes.grid);
   return detail::record(
       "quantize", std::move(codes), {x},
-      [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; },
+      [mask](detail::BackwardCall& call) {
+        call.dy.add_mask(mask);
+        return detail::pass_gradient(call);
+      },
       std::move(attributes));
 }
 

@@ -53,7 +53,7 @@ class WayBack {
     Tensor gradient = grad_y;
     for (const detail::Gradient* at = last_.get(); !at->op.empty();) {
       const auto input = std::ranges::find_if(at->inputs, [](const auto& one) { return one != nullptr; });
-      const auto parts = at->backward(gradient.to(at->layout));
+      const auto parts = detail::input_gradients(*at, gradient);
       gradient = parts.at(static_cast<std::size_t>(input - at->inputs.begin()));
       at = input->get();
     }

@@ -13,6 +13,7 @@
 #include "fakequant/core/backend/cpu/engine/threads.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/tape.h"
 #include "vector_patterns.h"
 
 namespace fq::engine_test {
@@ -173,7 +174,7 @@ TEST(Engine, FusedGradientSumsMatchSeparateSumsBitwise) {
           const Tensor scales = test::uniform(scaled ? Shape{channels} : Shape{}, 2);
           Tensor out = Tensor::empty(dy.shape(), dtype), alone = Tensor::empty(dy.shape(), dtype);
           Tensor db = Tensor::empty({channels}), sums = Tensor::empty({channels});
-          cpu::scale_and_sum(dy, scales, out, db);
+          cpu::scale_gradient(detail::PendingGradient(dy), scales, channels, out, db);
           cpu::scale_to_bf16(dy, scales, channels, alone);
           cpu::bias_gradient(dy, sums);
           EXPECT_TRUE(bitwise_equal(out, alone)) << target << " " << rows << " " << name(dtype);

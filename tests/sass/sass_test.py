@@ -60,8 +60,11 @@ HOT = {
     "norm/layer_norm.cu": {
         "Forward<float, RmsNorm<float>, PlainRows<float>, PlainFloats": (4, 2),
         "Forward<float, LayerNorm<float>, SummedRows, TensorCodes>": (6, 2),
-        "RmsBackward<float>": (6, 2),
     },
+    # dy, x, gamma and the sum of other gradients are read, dx and partial sums of columns are written.
+    "norm/norm_gradients.cu": {"RowGradients<LayerRule<float>, true>": (8, 10), "RowGradients<RmsRule<float>, true>": (8, 6)},
+    "engine/bias.cu": {"GradientTerms<float, Gelu, bfloat16> >, PutPart": (4, 5), "WithoutSums<GradientTerms<float, Silu, bfloat16>": (4, 1)},
+    "codes/code_products.cu": {"ScaleWeightGradient": (2, 2)},
     "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
     "attention/forward.cu": {"AttentionForward<64>": (6, 0), "AttentionForward<128>": (6, 0), "AttentionForward<256>": (6, 0)},
     "attention/gradients.cu": {"AttentionGradients": (4, 0), "OutputRowSums": (4, 0)},
@@ -82,7 +85,7 @@ BLOCK_REGISTERS = 128
 # Sums and grids that are defined in doubles, whose bits are the CPU's; sums of a row, which become one double.
 DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
 # Losses and layer norm: weights of classes and statistics of a row are doubles.
-DOUBLES += ["EntropyBackward", "DistanceBackward", "RowSum", "<Forward<", "<Backward<"]
+DOUBLES += ["EntropyBackward", "DistanceBackward", "RowSum", "<Forward<", "RowGradients"]
 
 
 def dumped(tool, what, obj):

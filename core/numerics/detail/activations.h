@@ -264,4 +264,9 @@ struct Activation {
       f;
 };
 
+/// Whether the kernels of products of codes multiply gradients by the slope of f. Networks have these
+/// functions before a product.
+template <class F>
+inline constexpr bool slope_stays_pending = std::is_same_v<F, Relu> || follows_products<F>;
+
 }  // namespace fq::detail

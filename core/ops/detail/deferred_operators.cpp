@@ -184,11 +184,10 @@ std::optional<Variable> deferred_activation(std::string_view op, const Variable&
   const auto input = needs_grad({x}) ? std::make_shared<Tensor>() : nullptr;
   const auto y = std::make_shared<ActivatedSums>(*sums, f, input);
   // The function does not keep y, which holds the sums.
-  const auto backward = [f, input, unread = std::weak_ptr<Deferred>(y)](const Tensor& dy) {
+  const auto backward = [f, input, unread = std::weak_ptr<Deferred>(y)](BackwardCall& call) {
     if (const auto own = unread.lock(); own && !input->defined()) (void)own->floats();
-    Tensor dx = gradient_buffer(dy);
-    run(dx.device(), &Kernels::activate_backward, dy, *input, f, dx);
-    return std::vector<Tensor>{dx};
+    call.dy.add_slope(std::make_shared<Activation>(f), *input);
+    return pass_gradient(call);
   };
   return record(op, deferred(y), {x}, backward);
 }

@@ -2,6 +2,7 @@
 
 /// Recording of elementwise functions, and reduction of their gradients.
 
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -32,10 +33,10 @@ template <class F>
   Tensor y = empty_like(x.tensor);
   run(y.device(), &Kernels::activate, x.tensor, Activation{f}, y);
   const SavedFloats saved(F::of_output ? Variable(y) : x.variable);
-  const auto backward = [f, saved](const Tensor& dy) {
-    Tensor dx = gradient_buffer(dy);
-    run(dx.device(), &Kernels::activate_backward, dy, saved.get(), Activation{f}, dx);
-    return std::vector<Tensor>{dx};
+  const auto backward = [f, saved](BackwardCall& call) {
+    call.dy.add_slope(std::make_shared<Activation>(f), saved.get());
+    if constexpr (!slope_stays_pending<F>) call.dy.evaluate();
+    return pass_gradient(call);
   };
   return record(op, y, {x.variable}, backward, std::move(attributes));
 }

@@ -72,7 +72,7 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
     return moved_again<Accumulator>(record(op, moved(*sums, move), {x}, backward, std::move(attributes)), x,
                                     move);
   if (const auto* ids = std::get_if<Tensor>(&x.value()); ids != nullptr && is_whole_number(*ids))
-    return record(op, moved(*ids, move), {x}, {}, std::move(attributes));
+    return record(op, moved(*ids, move), {x}, Backward(), std::move(attributes));
   const auto read = floats(x, op);
   return moved_again<Tensor>(
       record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes)), read.variable,

@@ -115,22 +115,27 @@ void scale_products(Tensor& y, const Tensor& scale, const Variable& bias) {
 
 namespace {
 
-/// Returns x, with the channels innermost, scaled. Sets `sums` to the sum over all other axes.
-Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DType dtype,
-              Tensor* sums = nullptr) {
+/// Returns x, with the channels innermost, scaled.
+Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DType dtype) {
   Tensor out = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
-  if (out.numel() == 0) return out;
-  if (sums != nullptr) {
-    *sums = Tensor::empty({channels}, DType::f32, x.device());
-    run(out.device(), &Kernels::scale_and_sum, x, scales, out, *sums);
-  } else {
-    run(out.device(), &Kernels::scale_to_bf16, x, scales, channels, out);
-  }
+  if (out.numel() > 0) run(out.device(), &Kernels::scale_to_bf16, x, scales, channels, out);
   return out;
 }
 
-std::int64_t channel_count(const Tensor& dy) {
-  return dy.layout() == Layout::channels_last ? dy.dim(1) : dy.dim(-1);
+/// Returns dy, with the channels innermost, scaled. Sets `sums`, unless null, to the sum over all other axes.
+/// 16-bit and f64 gradients are evaluated, and their sums are left to the caller.
+Tensor scaled_gradient(PendingGradient& dy, const Tensor& scales, DType dtype, Tensor* sums) {
+  if (dy.scale || dy.values.dtype() != DType::f32) dy.evaluate();
+  const bool pending = dy.values.dtype() == DType::f32;
+  const PendingGradient source = pending ? dy : dy.values.to(DType::f32);
+  const Tensor& x = source.values;
+  const std::int64_t channels = x.layout() == Layout::channels_last ? x.dim(1) : x.dim(-1);
+  Tensor out = Tensor::empty(x.shape(), dtype, x.device(), x.layout()), unused;
+  if (out.numel() == 0) return out;
+  const bool adds = sums != nullptr && pending;
+  if (adds) *sums = Tensor::empty({channels}, DType::f32, x.device());
+  run(out.device(), &Kernels::scale_gradient, source, scales, channels, out, adds ? *sums : unused);
+  return out;
 }
 
 /// Returns code * (scale / unit). The quotient is a bf16 number, and so is the product.
@@ -170,12 +175,10 @@ CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w,
     : x_{x.codes, x.grid, {}}, w_{w.codes, w.grid, {}}, w_axis_(w_axis), type_(backward_type()) {}
 
 // dY' = dY * s_w, see BackwardType. The bias gradient is a sum of the same elements, so one pass over dY
-// makes both. It is not fused for 16-bit and f64 gradients.
-Tensor CodeGradients::dy(const Tensor& dy, Tensor* db) const {
-  const Tensor floats = dy.to(DType::f32);
-  if (type_ == BackwardType::fp32) return floats;
-  return scaled(floats, factor_scale(w_, w_axis_), channel_count(dy), code_factor_dtype(dy.device()),
-                dy.dtype() == DType::f32 ? db : nullptr);
+// makes both.
+Tensor CodeGradients::dy(PendingGradient& dy, Tensor* db) const {
+  if (type_ == BackwardType::fp32) return dy.evaluate().to(DType::f32);
+  return scaled_gradient(dy, factor_scale(w_, w_axis_), code_factor_dtype(dy.values.device()), db);
 }
 
 Tensor CodeGradients::x() const {
@@ -187,11 +190,12 @@ Tensor CodeGradients::w() const {
                                      : code_factor(w_, w_axis_, code_factor_dtype(w_.codes.device()));
 }
 
-void CodeGradients::finish_dw(Tensor& dw) const {
-  if (type_ == BackwardType::fp32) return;
-  const Tensor x_scale = factor_scale(x_, -1), w_scale = factor_scale(w_, w_axis_);
-  const int axis = std::max(w_axis_, 0);  // any axis, as there is one scale
-  run(dw.device(), &Kernels::scale_weight_gradient, dw, x_scale, w_scale, axis);
+PendingGradient CodeGradients::weight_gradient(Tensor product) const {
+  PendingGradient out(std::move(product));
+  const int axis = std::max(w_axis_, 0);  // any axis, if there is one scale
+  if (type_ != BackwardType::fp32)
+    out.scale = PendingGradient::Scale{factor_scale(x_, -1), factor_scale(w_, w_axis_), axis};
+  return out;
 }
 
 FloatGradients::Kept::Kept(const Variable& v) {
@@ -207,11 +211,14 @@ FloatGradients::FloatGradients(const Variable& x, const Variable& w) : x_(x), w_
             code_factor_dtype(x.device()) == DType::bf16;
 }
 
-Tensor FloatGradients::rounded(const Tensor& t, Tensor* sums) const {
+Tensor FloatGradients::dy(PendingGradient& dy, Tensor* db) const {
+  if (!rounds_) return dy.evaluate();
+  return scaled_gradient(dy, Tensor::full({}, 1.0, DType::f32, dy.values.device()), DType::bf16, db);
+}
+
+Tensor FloatGradients::rounded(const Tensor& t) const {
   if (!rounds_) return t;
-  const Tensor one = Tensor::full({}, 1.0, DType::f32, t.device());
-  if (t.dtype() != DType::f32) sums = nullptr;
-  return scaled(t.to(DType::f32), one, sums == nullptr ? 1 : channel_count(t), DType::bf16, sums);
+  return scaled(t.to(DType::f32), Tensor::full({}, 1.0, DType::f32, t.device()), 1, DType::bf16);
 }
 
 // Values of blocks are written as bf16 directly, without an f32 tensor in between.
@@ -267,6 +274,15 @@ Tensor product_weight_gradient(const Product& p, const Tensor& x, const Tensor& 
   return p.backward_w(p.input(x), dy);
 }
 
+/// Converts a gradient of the output to the form of the engine. Its steps stay pending if the product does
+/// not move the elements of outputs with the channels innermost.
+PendingGradient engine_gradient(const Product& p, PendingGradient dy) {
+  const Tensor& values = dy.values;
+  if (values.layout() != Layout::channels_last && p.output_axis != values.rank() - 1) dy.evaluate();
+  dy.values = p.gradient(values);
+  return dy;
+}
+
 // Forward multiplies floats. Backward keeps the codes of a quantized factor instead of its floats, which
 // takes a quarter of the memory for int8.
 Variable float_product(const Shared& p, const Variable& x, const Variable& w, const Variable& bias) {
@@ -275,13 +291,14 @@ Variable float_product(const Shared& p, const Variable& x, const Variable& w, co
   Tensor y = p->forward(p->input(a.tensor()), p->weight(b.tensor()));
   add_bias(y, bias);
   const FloatGradients floats(x, w);
-  auto backward = [p, floats, needs = Needs(x, w, bias)](const Tensor& gradient) {
-    const Tensor whole = p->gradient(gradient);
-    std::vector<Tensor> out(3);
-    const Tensor dy = floats.dy(whole, needs.bias ? &out[2] : nullptr);
+  auto backward = [p, floats, needs = Needs(x, w, bias)](BackwardCall& call) {
+    PendingGradient whole = engine_gradient(*p, std::move(call.dy));
+    std::vector<PendingGradient> out(3);
+    Tensor& db = out[2].values;
+    const Tensor dy = floats.dy(whole, needs.bias ? &db : nullptr);
     if (needs.x) out[0] = product_input_gradient(*p, dy, floats.w());
     if (needs.w) out[1] = product_weight_gradient(*p, floats.x(), dy);
-    if (needs.bias && !out[2].defined()) out[2] = bias_gradient(whole, p->channels);
+    if (needs.bias && !db.defined()) db = bias_gradient(whole.evaluate(), p->channels);
     return out;
   };
   Variable out = record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
@@ -329,13 +346,14 @@ Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const V
            to_string(b.codes.device()));
   Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
   auto backward = [p, codes = CodeGradients(a, b, p->weight_axis),
-                   needs = Needs(x, w, bias)](const Tensor& gradient) {
-    const Tensor floats = p->gradient(gradient);
-    std::vector<Tensor> out(3);
-    const Tensor dy = codes.dy(floats, needs.bias ? &out[2] : nullptr);
+                   needs = Needs(x, w, bias)](BackwardCall& call) {
+    PendingGradient whole = engine_gradient(*p, std::move(call.dy));
+    std::vector<PendingGradient> out(3);
+    Tensor& db = out[2].values;
+    const Tensor dy = codes.dy(whole, needs.bias ? &db : nullptr);
     if (needs.x) out[0] = product_input_gradient(*p, dy, codes.w(), needs.x_rows);
-    if (needs.w) codes.finish_dw(out[1] = product_weight_gradient(*p, codes.x(), dy));
-    if (needs.bias && !out[2].defined()) out[2] = bias_gradient(floats, p->channels);
+    if (needs.w) out[1] = codes.weight_gradient(product_weight_gradient(*p, codes.x(), dy));
+    if (needs.bias && !db.defined()) db = bias_gradient(whole.evaluate(), p->channels);
     return out;
   };
   const bool again = kind == CodeKind::integers && p->recomputes_sums && needs_grad({x, w, bias});

@@ -136,12 +136,13 @@ class CodeGradients {
   CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis);
 
   /// Returns the other factor of both gradient products: dY' as bf16 numbers, or dY itself for `fp32`, with
-  /// the channels innermost. With `db`, sets db to the sum of dy over all axes except the channels.
-  [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const;
+  /// the channels innermost. With `db`, may set db to the sum of dy over all axes except the channels.
+  /// Evaluates dy if no kernel computes its pending steps.
+  [[nodiscard]] Tensor dy(PendingGradient& dy, Tensor* db = nullptr) const;
   [[nodiscard]] Tensor x() const;
   [[nodiscard]] Tensor w() const;
-  /// Scales the product of `dy` and `x` to the gradient of the weight, in place.
-  void finish_dw(Tensor& dw) const;
+  /// Returns the gradient of the weight from the product of `dy` and `x`.
+  [[nodiscard]] PendingGradient weight_gradient(Tensor product) const;
 
  private:
   QuantizedTensor x_, w_;
@@ -156,11 +157,12 @@ class FloatGradients {
   FloatGradients(const Variable& x, const Variable& w);
 
   [[nodiscard]] bool rounds() const noexcept { return rounds_; }
-  [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const { return rounded(dy, db); }
+  /// As CodeGradients::dy.
+  [[nodiscard]] Tensor dy(PendingGradient& dy, Tensor* db = nullptr) const;
   [[nodiscard]] Tensor x() const { return factor(x_); }
   [[nodiscard]] Tensor w() const { return factor(w_); }
   /// Converts another factor to the same number format.
-  [[nodiscard]] Tensor rounded(const Tensor& t, Tensor* sums = nullptr) const;
+  [[nodiscard]] Tensor rounded(const Tensor& t) const;
 
  private:
   struct Kept {

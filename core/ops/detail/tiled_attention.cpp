@@ -22,12 +22,14 @@ AttentionInputs TiledAttention::arguments(const Tensor& q, const Tensor& k, cons
 }
 
 std::vector<Tensor> TiledAttention::backward(const AttentionInputs& inputs, const Tensor& y,
-                                             const Tensor& log_sums, const Tensor& dy) const {
+                                             const Tensor& log_sums, PendingGradient dy) const {
   const auto like = [&](const HeadRows& x, const Shape& sizes) {
     return heads(Tensor::empty(x.tensor.shape(), DType::f32, x.tensor.device()), sizes);
   };
   HeadRows dq = like(inputs.q, shape.q()), dk = like(inputs.k, shape.k()), dv = like(inputs.v, shape.v());
-  run(dy.device(), &Kernels::attention_backward, inputs, heads(y, shape.y()), log_sums, heads(dy, shape.y()),
+  if (dy.scale || dy.activation || dy.values.storage().use_count() != 1) dy.evaluate();
+  HeadRows outputs = heads(dy.values, shape.y());
+  run(y.device(), &Kernels::attention_backward, inputs, heads(y, shape.y()), log_sums, outputs, dy.mask,
       factors == DType::f32, dq, dk, dv);
   return {dq.tensor, dk.tensor, dv.tensor, {}};
 }
@@ -44,11 +46,12 @@ Variable TiledAttention::apply(std::string_view op, const Floats& q, const Float
       arguments(q.tensor.to(row_major), k.tensor.to(row_major), v.tensor.to(row_major)), y, log_sums);
   const auto gradients = [own = *this, op, a = SavedFloats(q.variable), b = SavedFloats(k.variable),
                           c = SavedFloats(v.variable), output = Saved(y.tensor), logs = Saved(log_sums),
-                          count = inputs.size()](const Tensor& dy) {
+                          count = inputs.size()](BackwardCall& call) {
     const ProfileScope profile(op, "backward");
-    auto out =
+    const auto parts =
         own.backward(own.arguments(a.get().to(row_major), b.get().to(row_major), c.get().to(row_major)),
-                     output.get(), logs.get(), dy.to(row_major));
+                     output.get(), logs.get(), std::move(call.dy));
+    std::vector<PendingGradient> out(parts.begin(), parts.end());
     out.resize(count);
     return out;
   };

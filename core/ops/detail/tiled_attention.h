@@ -30,7 +30,7 @@ struct TiledAttention {
   [[nodiscard]] HeadRows heads(const Tensor& x, const Shape& sizes) const;
   [[nodiscard]] AttentionInputs arguments(const Tensor& q, const Tensor& k, const Tensor& v) const;
   [[nodiscard]] std::vector<Tensor> backward(const AttentionInputs& inputs, const Tensor& y,
-                                             const Tensor& log_sums, const Tensor& dy) const;
+                                             const Tensor& log_sums, PendingGradient dy) const;
 };
 
 }  // namespace fq::detail

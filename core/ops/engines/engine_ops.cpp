@@ -130,7 +130,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
   // which FloatGradients keeps; the other engines recompute the values from codes and grids per row.
   auto backward = [=, floats = detail::FloatGradients(made.codes ? Variable(*made.codes) : w, w),
                    x_values = made.x, x_shape = values.shape()](const Tensor& gradient) {
-    const Tensor whole = gradient.to(Layout::row_major).reshape({rows, channels});
+    detail::PendingGradient whole(gradient.to(Layout::row_major).reshape({rows, channels}));
     std::vector<Tensor> out(3);
     const Tensor dy = floats.dy(whole, for_bias ? &out[2] : nullptr);
     if (for_x) {
@@ -145,7 +145,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
       detail::multiply({dy, channels, rows, true}, {factor, rows, columns}, out[1], 1,
                        detail::Sharing::by_threads);
     }
-    if (for_bias && !out[2].defined()) out[2] = detail::bias_gradient(whole, channels);
+    if (for_bias && !out[2].defined()) out[2] = detail::bias_gradient(whole.values, channels);
     return out;
   };
   return made_of_codes(record(kLinear, made.y.reshape(shape), {input, w, bias}, std::move(backward),

@@ -15,6 +15,7 @@
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/core/tape.h"
 
 namespace fq::cuda_attention_test {
 namespace {
@@ -114,6 +115,34 @@ TEST_F(CudaAttention, MatchesF64ForLengths) {
 TEST_F(CudaAttention, MatchesF64ForSharedHeads) {
   for (const std::int64_t kv : {1, 2, 3, 6})
     for (const bool causal : {false, true}) expect_close({2, 6, kv, 37, 50, 24, 24, causal});
+}
+
+/// Gradients of q, k and v from a masked gradient of y, with heads side by side. `fused`: the kernel clears
+/// it.
+std::vector<Tensor> masked_gradients(bool fused, std::int64_t heads, std::int64_t width) {
+  const auto value = [&](unsigned seed) {
+    return random_values({2, 37, heads * width}, seed).to(DType::f32).to(Device::cuda());
+  };
+  const Variable q(value(1), true), k(value(2), true), v(value(3), true);
+  const Variable y = detail::attention_of_rows(q, k, v, heads, {.causal = true});
+  const Grid grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.4), "y").to(Device::cuda());
+  const Tensor mask = quantize(y.tensor(), grid).mask;
+  const Variable masked = detail::record("mask", y.value(), {y}, [mask, fused](detail::BackwardCall& call) {
+    call.dy.add_mask(mask);
+    if (!fused) call.dy.evaluate();
+    return detail::pass_gradient(call);
+  });
+  masked.backward(value(4));
+  return {q.grad(), k.grad(), v.grad()};
+}
+
+TEST_F(CudaAttention, ClearsMaskedGradients) {
+  for (const std::int64_t heads : {1, 3})
+    for (const std::int64_t width : {5, 64, 70}) {
+      const auto fused = masked_gradients(true, heads, width), apart = masked_gradients(false, heads, width);
+      for (std::size_t i = 0; i < fused.size(); ++i)
+        EXPECT_TRUE(bitwise_equal(fused[i], apart[i])) << heads << ' ' << width << ' ' << i;
+    }
 }
 
 /// Larger numbers make sharper distributions. Scales of halves keep small numbers; gradients are products of

@@ -1,9 +1,13 @@
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
 #include "fakequant/core/backend/kernel_columns.h"
+#include "fakequant/core/numerics/detail/activations.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/ops/ops.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::cuda_code_products_test {
@@ -78,30 +82,133 @@ void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, i
     const BackwardScope scope(type);
     const detail::CodeGradients host_gradients(x, w, w_axis), moved(to_cuda(x), to_cuda(w), w_axis);
     // The host may keep bf16 numbers as floats.
-    EXPECT_TRUE(bitwise_equal(moved.dy(to_cuda(dy)).to(DType::f32), host_gradients.dy(dy).to(DType::f32)));
+    detail::PendingGradient moved_dy(to_cuda(dy)), host_dy(dy);
+    EXPECT_TRUE(bitwise_equal(moved.dy(moved_dy).to(DType::f32), host_gradients.dy(host_dy).to(DType::f32)));
     EXPECT_TRUE(bitwise_equal(moved.x().to(DType::f32), host_gradients.x().to(DType::f32)));
     EXPECT_TRUE(bitwise_equal(moved.w().to(DType::f32), host_gradients.w().to(DType::f32)));
-    Tensor dw = numbers(w.shape(), 5), moved_dw = to_cuda(dw).clone();
-    host_gradients.finish_dw(dw);
-    moved.finish_dw(moved_dw);
-    EXPECT_TRUE(bitwise_equal(moved_dw, dw));
+    const Tensor product = numbers(w.shape(), 5);
+    for (const Tensor& mask : {Tensor(), w.mask}) {
+      auto dw = host_gradients.weight_gradient(product), moved_dw = moved.weight_gradient(to_cuda(product));
+      dw.add_mask(mask);
+      moved_dw.add_mask(mask.defined() ? to_cuda(mask) : mask);
+      EXPECT_TRUE(bitwise_equal(moved_dw.evaluate(), dw.evaluate()));
+    }
   }
 }
 
 TEST_F(CudaCodeProducts, FusedGradientSumsMatchSeparateSumsBitwise) {
-  for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {5000, 33}, {0, 5}})
+  for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {5000, 33}, {0, 5}, {0, 8}, {700, 520}})
     for (const DType dtype : {DType::bf16, DType::f32})
       for (const bool scaled : {false, true}) {
         const Tensor dy = to_cuda(numbers({rows, channels}, 3));
         const Tensor scales = to_cuda(numbers(scaled ? Shape{channels} : Shape{}, 1));
         Tensor out = Tensor::empty(dy.shape(), dtype, dy.device()), alone = out.clone();
         Tensor db = Tensor::empty({channels}, DType::f32, dy.device()), sums = db.clone();
-        cuda::scale_and_sum(dy, scales, out, db);
+        cuda::scale_gradient(detail::PendingGradient(dy), scales, channels, out, db);
         cuda::scale_to_bf16(dy, scales, channels, alone);
         cuda::bias_gradient(dy, sums);
         EXPECT_TRUE(bitwise_equal(out, alone)) << rows << " " << name(dtype) << scaled;
         EXPECT_TRUE(bitwise_equal(db, sums)) << rows << " " << name(dtype) << scaled;
       }
+}
+
+/// Returns the factor of the products and the sums of a gradient whose steps are computed first.
+std::vector<Tensor> scaled_by_steps(detail::PendingGradient dy, const Tensor& scales, std::int64_t channels) {
+  const Tensor floats = dy.evaluate().clone();
+  Tensor out = Tensor::empty(floats.shape(), DType::bf16, floats.device()),
+         db = Tensor::empty({channels}, DType::f32, floats.device());
+  cuda::scale_to_bf16(floats, scales, channels, out);
+  cuda::bias_gradient(floats, db);
+  return {out, db};
+}
+
+TEST_F(CudaCodeProducts, PendingStepsMatchSeparateKernelsBitwise) {
+  const std::vector<detail::Activation> functions{
+      {detail::Relu{}}, {detail::Gelu{}}, {detail::GeluTanh{}}, {detail::Silu{}}};
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const auto& [rows, channels] : {std::array{3, 8}, {257, 77}, {300, 264}, {1, 16}})
+    for (std::size_t step = 0; step <= functions.size(); ++step)
+      for (const bool masked : {false, true})
+        for (const bool summed : {false, true}) {
+          const Shape shape{rows, channels};
+          Tensor values = numbers(shape, 3), saved = numbers(shape, 11);
+          values.mutable_data<float>()[1] = std::nanf("");
+          values.mutable_data<float>()[2] = infinity;
+          saved.mutable_data<float>()[4] = -infinity;
+          saved.mutable_data<float>()[5] = std::nanf("");
+          detail::PendingGradient dy(to_cuda(values));
+          if (masked) dy.add_mask(to_cuda(codes(shape, IntFormat{}).mask));
+          if (step > 0)
+            dy.add_slope(std::make_shared<detail::Activation>(functions[step - 1]), to_cuda(saved));
+          const Tensor scales = to_cuda(numbers({channels}, 1));
+          const auto expected = scaled_by_steps(dy, scales, channels);
+          Tensor out = Tensor::empty(shape, DType::bf16, Device::cuda()),
+                 db = summed ? Tensor::empty({channels}, DType::f32, Device::cuda()) : Tensor();
+          cuda::scale_gradient(dy, scales, channels, out, db);
+          EXPECT_TRUE(bitwise_equal(out, expected[0])) << rows << ' ' << step << masked;
+          EXPECT_TRUE(!summed || bitwise_equal(db, expected[1])) << rows << ' ' << step << masked;
+        }
+}
+
+/// Returns x as the result of an operator that leaves no gradient pending, and adds no other gradients.
+Variable between(const Variable& x) {
+  return detail::record("between", x.value(), {x}, [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+}
+
+/// Gradients of x + fc2(gelu(fc1(norm(x)))) with int8 codes and of its parameters. `fused`: operators leave
+/// steps to each other.
+std::vector<Tensor> block_gradients(bool fused, bool rms, std::int64_t width, Device device) {
+  const auto pass = [fused](const Variable& v) { return fused ? v : between(v); };
+  const auto leaf = [&](const Shape& shape, int seed) {
+    return Variable(numbers(shape, seed).to(device), true);
+  };
+  const Grid grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.9), "a").to(device);
+  const auto by = Granularity::per_axis(0);
+  const auto product = [&](const Variable& x, const Variable& w, const Variable& b) {
+    const Grid w_grid = Grid::from_amax(IntFormat{}, by, ranges(by, w.shape()), "w").to(device);
+    return ops::linear(pass(ops::quantize(x, grid)), pass(ops::quantize(w, w_grid)), b);
+  };
+  const Variable input = leaf({3, 5, width}, 1), gamma = leaf({width}, 2), beta = leaf({width}, 3),
+                 w1 = leaf({4 * width, width}, 4), b1 = leaf({4 * width}, 5),
+                 w2 = leaf({width, 4 * width}, 6);
+  const Variable x = between(input), from = pass(x);
+  const Variable normal = pass(rms ? ops::rms_norm(from, gamma) : ops::layer_norm(from, gamma, beta));
+  const Variable hidden = pass(ops::gelu(pass(product(normal, w1, b1).as_float())));
+  const Variable y = ops::add(x, product(hidden, w2, {}));
+  y.backward(numbers(y.shape(), 7).to(device));
+  std::vector<Tensor> out{input.grad(), gamma.grad(), w1.grad(), b1.grad(), w2.grad()};
+  if (!rms) out.push_back(beta.grad());
+  return out;
+}
+
+TEST_F(CudaCodeProducts, FusedBlocksMatchSeparateKernelsBitwise) {
+  for (const BackwardType type : {BackwardType::bf16, BackwardType::fp32})
+    for (const bool rms : {false, true})
+      for (const std::int64_t width : {std::int64_t{16}, std::int64_t{13}}) {
+        const BackwardScope scope(type);
+        const auto fused = block_gradients(true, rms, width, Device::cuda()),
+                   apart = block_gradients(false, rms, width, Device::cuda());
+        for (std::size_t i = 0; i < fused.size(); ++i)
+          EXPECT_TRUE(bitwise_equal(fused[i], apart[i])) << i << ' ' << rms << width;
+        const auto host = block_gradients(true, false, width, Device::cpu()),
+                   host_apart = block_gradients(false, false, width, Device::cpu());
+        for (std::size_t i = 0; i < host.size(); ++i) EXPECT_TRUE(bitwise_equal(host[i], host_apart[i])) << i;
+      }
+}
+
+TEST_F(CudaCodeProducts, FusedBlocksLaunchNoKernelsForSteps) {
+  const BackwardScope scope(BackwardType::bf16);
+  cuda::count_work(true);
+  (void)block_gradients(true, false, 16, Device::cuda());
+  const auto work = cuda::counted_work();
+  cuda::count_work(false);
+  for (const auto& each : work) {
+    EXPECT_NE(each.kernel, "apply_mask");
+    EXPECT_NE(each.kernel, "activate_backward");
+    EXPECT_TRUE(each.kernel != "combine" || each.launches == 1)
+        << each.launches;  // the sum of the forward pass
+    EXPECT_TRUE(each.kernel != "scale_weight_gradient" || each.launches == 2) << each.launches;
+  }
 }
 
 TEST_F(CudaCodeProducts, MatchTheCpuInBackward) {

@@ -8,6 +8,7 @@
 #include "core/gradient_check.h"
 #include "core/operator_run.h"
 #include "cuda_device.h"
+#include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::cuda_norm_test {
@@ -215,6 +216,47 @@ TEST_F(CudaNorm, RmsNormHandlesRowsOfManySizes) {
         const bool same = bitwise_equal(found[0].to(Device::cpu()), expected[0]);
         EXPECT_TRUE(same || dtype == DType::f64) << to_string(shape);
       }
+}
+
+/// Gradients of a normalization of x, whose gradient also has another reader, from a masked dy. `fused`: in
+/// one kernel.
+std::vector<Tensor> run_masked(bool fused, bool rms, const Shape& shape, DType dtype, bool parameters) {
+  const auto value = [&](const Shape& of, unsigned seed) {
+    return random_values(of, seed).to(dtype).to(Device::cuda());
+  };
+  const Grid grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q").to(Device::cuda());
+  const auto pass = [](const Tensor& dy) { return std::vector<Tensor>{dy}; };
+  const Variable leaf(value(shape, 1), true), x = detail::record("x", leaf.value(), {leaf}, pass);
+  const Variable from = fused ? x : detail::record("from", x.value(), {x}, pass);
+  const Shape each{shape.back()};
+  const Variable gamma = parameters ? Variable(value(each, 2), true) : Variable();
+  const Variable beta = parameters && !rms ? Variable(value(each, 3), true) : Variable();
+  const Variable y = rms ? ops::rms_norm(from, gamma) : ops::layer_norm(from, gamma, beta);
+  const Tensor mask = quantize(y.tensor().to(DType::f32), grid).mask;
+  const Variable masked = detail::record("mask", y.value(), {y}, [mask, fused](detail::BackwardCall& call) {
+    call.dy.add_mask(mask);
+    if (!fused) call.dy.evaluate();
+    return detail::pass_gradient(call);
+  });
+  ops::add(x, masked).backward(value(shape, 4));
+  std::vector<Tensor> out{leaf.grad()};
+  if (parameters) out.push_back(gamma.grad());
+  if (beta.defined()) out.push_back(beta.grad());
+  return out;
+}
+
+TEST_F(CudaNorm, FusedGradientsMatchSeparateKernelsBitwise) {
+  const std::vector<Shape> shapes{{700, 1},  {1001, 7}, {300, 8}, {33, 129},    {5, 2049},
+                                  {2, 5003}, {0, 5},    {1, 8},   {3, 4, 1024}, {1700, 520}};
+  for (const bool rms : {false, true})
+    for (const auto& shape : shapes)
+      for (const DType dtype : {DType::f32, DType::f64})
+        for (const bool parameters : {false, true}) {
+          const auto fused = run_masked(true, rms, shape, dtype, parameters),
+                     apart = run_masked(false, rms, shape, dtype, parameters);
+          for (std::size_t i = 0; i < fused.size(); ++i)
+            EXPECT_TRUE(bitwise_equal(fused[i], apart[i])) << to_string(shape) << name(dtype) << rms << i;
+        }
 }
 
 TEST_F(CudaNorm, RmsNormOfSeveralAxes) {

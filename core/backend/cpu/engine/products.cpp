@@ -9,6 +9,7 @@
 #include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
+#include "fakequant/core/tape.h"
 
 namespace fq::cpu {
 namespace {
@@ -172,10 +173,12 @@ void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels,
                              : scale_typed<float>(x, scales, channels, out);
 }
 
-void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+void scale_gradient(const detail::PendingGradient& dy, const Tensor& scales, std::int64_t channels,
+                    Tensor& out, Tensor& db) {
+  const Tensor& x = dy.values;
+  if (!db.defined()) return scale_to_bf16(x, scales, channels, out);
   // Rows of fewer channels are too short for vectors. Two passes over long runs are then faster.
   constexpr std::int64_t many = 64;
-  const std::int64_t channels = db.numel();
   if (channels < many) {
     scale_to_bf16(x, scales, channels, out);
     return bias_gradient(x, db);
@@ -193,7 +196,7 @@ void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& d
 
 // The product that gave dw had dy * s_w as its left factor and codes of x as its right one. The true gradient
 // is that product times s_x / s_w.
-void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
+void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis, const Tensor& mask) {
   const AxisView view = axis_view(dw.shape(), axis);
   const auto *x_scale = s_x.data<float>(), *w_scale = s_w.data<float>();
   auto* values = dw.mutable_data<float>();
@@ -203,6 +206,7 @@ void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int
     float* v = values + row * view.inner;
     for (std::int64_t i = 0; i < view.inner; ++i) v[i] *= factor;
   }
+  if (mask.defined()) apply_mask(dw, mask, dw);
 }
 
 }  // namespace fq::cpu

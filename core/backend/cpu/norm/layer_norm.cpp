@@ -46,16 +46,15 @@ void row_forward(const T* x, std::int64_t n, const T* gamma, const T* beta, doub
 /// Rows per block in backward. The order of sums depends on it, not on the number of threads.
 constexpr std::int64_t block_rows = 64;
 
+/// Sets out to the sum of the elements from `first` of all parts, which have 2 * n elements. Sums of many
+/// rows need f64 and are rounded once.
 template <class T>
-void add_parts(const std::vector<T>& parts, std::int64_t blocks, std::int64_t n, double* dgamma,
-               double* dbeta) {
-  std::fill_n(dgamma, n, 0.0);
-  std::fill_n(dbeta, n, 0.0);
-  for (std::int64_t b = 0; b < blocks; ++b)
-    for (std::int64_t i = 0; i < n; ++i) {
-      dgamma[i] += static_cast<double>(parts[static_cast<std::size_t>(2 * b * n + i)]);
-      dbeta[i] += static_cast<double>(parts[static_cast<std::size_t>((2 * b + 1) * n + i)]);
-    }
+void add_parts(const std::vector<T>& parts, std::int64_t first, std::int64_t n, Tensor& out) {
+  if (!out.defined()) return;
+  std::vector<double> sums(static_cast<std::size_t>(n), 0.0);
+  for (auto at = static_cast<std::size_t>(first); at < parts.size(); at += 2 * sums.size())
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(parts[at + i]);
+  std::ranges::transform(sums, out.mutable_data<T>(), [](double sum) { return static_cast<T>(sum); });
 }
 
 }  // namespace
@@ -73,13 +72,13 @@ void layer_norm(const Tensor& x, std::int64_t n, const Tensor& gamma, const Tens
   });
 }
 
-void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                         const Tensor& inverse, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
-  const std::int64_t n = dgamma.numel(), rows = mean.numel(), blocks = (rows + block_rows - 1) / block_rows;
+void layer_norm_backward(detail::NormGradient& gradient, const Tensor& x, std::int64_t n, const Tensor& gamma,
+                         const Tensor& mean, const Tensor& inverse, Tensor& dgamma, Tensor& dbeta) {
+  const std::int64_t rows = mean.numel(), blocks = (rows + block_rows - 1) / block_rows;
   detail::visit_float(x.dtype(), "layer_norm", [&]<class T>(T) {
-    const T *d = dy.data<T>(), *in = x.data<T>(), *g = values<T>(gamma);
+    const T *d = gradient.dy.data<T>(), *in = x.data<T>(), *g = values<T>(gamma);
     const T *means = mean.data<T>(), *inverses = inverse.data<T>();
-    T* out = dx.mutable_data<T>();
+    T* out = gradient.dx.mutable_data<T>();
     std::vector<T> parts(static_cast<std::size_t>(2 * blocks * n), T{0});
 #pragma omp parallel for schedule(static) if (blocks > 1)
     for (std::int64_t b = 0; b < blocks; ++b) {
@@ -93,7 +92,8 @@ void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma,
                              part, part + n);
       }
     }
-    add_parts(parts, blocks, n, dgamma.mutable_data<double>(), dbeta.mutable_data<double>());
+    add_parts(parts, 0, n, dgamma);
+    add_parts(parts, n, n, dbeta);
   });
 }
 

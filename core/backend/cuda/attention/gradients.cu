@@ -269,13 +269,15 @@ struct AttentionGradients {
   }
 };
 
-/// Sums of dy * y of each row, by eight threads per row.
+/// Sums of dy * y of each row, by eight threads per row. With a mask, clears elements of dy first.
 struct OutputRowSums {
   static constexpr int phases = 2, lanes = 8, block_rows = block_threads / lanes;
   struct Shared {
     float parts[block_rows][lanes];
   };
   HeadData<const float> y, dy;
+  const std::uint8_t* mask;  // may be null
+  float* cleared;            // dy for writing, or null without a mask
   std::int64_t heads, queries, width, rows;
   float* sums;
 
@@ -292,13 +294,20 @@ struct OutputRowSums {
       return;
     }
     const std::int64_t line = fq::detail::quotient(row, queries), n = fq::detail::quotient(line, heads);
-    const FloatRows a(y.at(n, line - n * heads, row - line * queries), 0, 1, width),
-        b(dy.at(n, line - n * heads, row - line * queries), 0, 1, width);
+    const float* gradient = dy.at(n, line - n * heads, row - line * queries);
+    const FloatRows a(y.at(n, line - n * heads, row - line * queries), 0, 1, width), b(gradient, 0, 1, width);
+    const std::int64_t begin = gradient - dy.data;
     float sum = 0;
     for (int column = lane * group_size; column < width; column += lanes * group_size) {
       float left[group_size], right[group_size];
       a.load(0, column, left);
       b.load(0, column, right);
+      if (mask != nullptr) {
+        const int left_in_row = static_cast<int>(width) - column,
+                  count = left_in_row < group_size ? left_in_row : group_size;
+        apply_bits(mask, begin + column, count, right);
+        store_group(cleared + begin + column, count, right);
+      }
       for (int j = 0; j < group_size; ++j) sum += left[j] * right[j];
     }
     shared.parts[own][lane] = sum;
@@ -324,15 +333,17 @@ void launch_for_width(const GradientData& data, Device device) {
 }  // namespace
 
 void attention_backward(const fq::detail::AttentionInputs& inputs, const fq::detail::HeadRows& y,
-                        const Tensor& log_sums, const fq::detail::HeadRows& dy, bool exact,
+                        const Tensor& log_sums, fq::detail::HeadRows& dy, const Tensor& bits, bool exact,
                         fq::detail::HeadRows& dq, fq::detail::HeadRows& dk, fq::detail::HeadRows& dv) {
   const auto& shape = inputs.shape;
   const Device device = dy.tensor.device();
   Tensor row_sums = Tensor::empty(log_sums.shape(), DType::f32, device);
   const std::int64_t rows = row_sums.numel();
-  launch_blocks(device, (rows + OutputRowSums::block_rows - 1) / OutputRowSums::block_rows,
-                OutputRowSums{head_data(y), head_data(dy), shape.heads, shape.queries, shape.value_width,
-                              rows, mutable_device_data<float>(row_sums)});
+  float* cleared = bits.defined() ? mutable_device_data<float>(dy.tensor) : nullptr;
+  launch_blocks(
+      device, (rows + OutputRowSums::block_rows - 1) / OutputRowSums::block_rows,
+      OutputRowSums{head_data(y), head_data(dy), device_data<std::uint8_t>(bits), cleared, shape.heads,
+                    shape.queries, shape.value_width, rows, mutable_device_data<float>(row_sums)});
   const GradientData data{AttentionData(inputs),        head_data(dy),         device_data<float>(log_sums),
                           device_data<float>(row_sums), mutable_head_data(dq), mutable_head_data(dk),
                           mutable_head_data(dv)};

@@ -59,12 +59,14 @@ struct ScaleToBf16 {
 struct ScaleWeightGradient {
   float* dw;
   const float *s_x, *s_w;
+  const std::uint8_t* mask;  // may be null
   AxisBlocks scales;
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], scale[group_size];
     load_group(dw + first, count, v);
     load_blocks(scales, scales.place(first), s_w, count, scale);
     for (int j = 0; j < group_size; ++j) v[j] = scalar::mul_(v[j], scalar::div_(*s_x, scale[j]));
+    apply_bits(mask, first, count, v);
     store_group(dw + first, count, v);
   }
 };
@@ -97,12 +99,12 @@ void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t, Tensor& 
   out.dtype() == DType::bf16 ? scale_typed<bfloat16>(x, scales, out) : scale_typed<float>(x, scales, out);
 }
 
-void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
+void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis, const Tensor& mask) {
   if (dw.numel() == 0) return;
-  launch_groups(
-      dw.device(), dw.numel(),
-      ScaleWeightGradient{updated_device_data<float>(dw), device_data<float>(s_x), device_data<float>(s_w),
-                          AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
+  launch_groups(dw.device(), dw.numel(),
+                ScaleWeightGradient{updated_device_data<float>(dw), device_data<float>(s_x),
+                                    device_data<float>(s_w), device_data<std::uint8_t>(mask),
+                                    AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
 }
 
 }  // namespace fq::cuda

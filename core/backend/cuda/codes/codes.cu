@@ -136,8 +136,7 @@ struct ApplyMask {
   FQ_HD void operator()(std::int64_t first, int count) const {
     Word v[group_size];
     load_group(dy + first, count, v);
-    const unsigned bits = mask[first / 8];
-    for (int j = 0; j < group_size; ++j) v[j] = (bits >> j & 1u) != 0 ? v[j] : Word{0};
+    apply_bits(mask, first, count, v);
     store_group(out + first, count, v);
   }
 };

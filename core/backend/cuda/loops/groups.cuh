@@ -75,6 +75,22 @@ FQ_HD void store_group(T* p, int count, const T (&v)[size]) {
     if (j < count) p[j] = v[j];
 }
 
+/// Returns `count` <= 8 bits of a mask from bit `first`, in the low bits.
+FQ_HD unsigned load_bits(const std::uint8_t* mask, std::int64_t first, int count) {
+  const std::uint8_t* own = mask + (first >> 3);
+  const int shift = static_cast<int>(first & 7);
+  unsigned bits = *own;
+  if (shift + count > 8) bits |= static_cast<unsigned>(own[1]) << 8;
+  return bits >> shift;
+}
+/// Sets the elements of a group to +0 whose bit of the mask is 0. The mask may be null.
+template <class T>
+FQ_HD void apply_bits(const std::uint8_t* mask, std::int64_t first, int count, T (&v)[group_size]) {
+  if (mask == nullptr) return;
+  const unsigned bits = load_bits(mask, first, count);
+  for (int j = 0; j < group_size; ++j) v[j] = (bits >> j & 1u) != 0 ? v[j] : T{0};
+}
+
 /// Applies load_group and converts to `To`.
 template <int size, class To, class T>
 FQ_HD void load_converted(const T* p, int count, To (&v)[size]) {

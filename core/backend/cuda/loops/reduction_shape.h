@@ -44,8 +44,9 @@ struct ReductionShape {
   int width, lanes;
   std::int64_t tiles, parts, part_length;
 
-  [[nodiscard]] static ReductionShape of(const ChannelView& view) {
-    constexpr std::int64_t enough_blocks = 1024, least_items = 16;
+  /// A thread reduces at least `least_items` elements of a channel, if there are enough.
+  [[nodiscard]] static ReductionShape of(const ChannelView& view, std::int64_t least_items = 16) {
+    constexpr std::int64_t enough_blocks = 1024;
     int width = 1;  // adjacent channels, for coalesced reads
     while (view.inner == 1 && width < 32 && width < view.channels) width *= 2;
     const int lanes = block_threads / width;

@@ -33,6 +33,18 @@ FQ_HD void visit_lane_values(const RowBlocks& shape, int lane, Kept& kept, const
   });
 }
 
+/// Loads a group of a vector that is optional: otherwise each element is `otherwise`.
+template <class T>
+FQ_HD void load_or(const T* p, T otherwise, std::int64_t first, int count, T (&v)[group_size]) {
+  if (p != nullptr) return load_group(p + first, count, v);
+  for (T& each : v) each = otherwise;
+}
+/// Returns 1 / length.
+template <class T>
+T row_share(std::int64_t length) {
+  return static_cast<T>(1.0 / static_cast<double>(length));
+}
+
 struct JoinLargest {
   template <class T>
   FQ_HD void operator()(T& a, const T& b) const {

@@ -21,7 +21,7 @@ struct RowBlocks {
     return {rows, length, lanes};
   }
   [[nodiscard]] FQ_HD int rows_of_block() const { return block_threads / lanes; }
-  [[nodiscard]] std::int64_t blocks() const { return (rows + rows_of_block() - 1) / rows_of_block(); }
+  [[nodiscard]] FQ_HD std::int64_t blocks() const { return (rows + rows_of_block() - 1) / rows_of_block(); }
 
   /// Position of a thread: its row, and the first thread of that row in the block.
   struct Place {

@@ -90,4 +90,7 @@ struct SumTerms {
   FQ_HD void join(Sum& sum, const Sum& other) const { sum.join(other); }
 };
 
+/// Terms of sums that are only joined.
+struct NoTerms {};
+
 }  // namespace fq::cuda
