@@ -46,10 +46,25 @@ struct Quantize {
   const float *x, *scale, *amax;
   void* codes;
   std::uint8_t* mask;  // may be null
+  bfloat16* factors;   // may be null
   CodeFormat format;
   Blocks blocks;
   Alarm alarm;
 
+  /// Stores the numbers of integer codes.
+  FQ_HD void store_factors(std::int64_t first, int count, const std::uint8_t (&bytes)[group_size]) const {
+    float q[group_size];
+    for (int j = 0; j < group_size; ++j)
+      q[j] = format.dtype == DType::i8 ? static_cast<float>(static_cast<std::int8_t>(bytes[j]))
+                                       : static_cast<float>(bytes[j]);
+    store_converted(factors + first, count, q);
+  }
+  /// Stores the numbers of codes. An integer code of -0 becomes 0, as it has no sign.
+  FQ_HD void store_factors(std::int64_t first, int count, const float (&q)[group_size]) const {
+    float own[group_size];
+    for (int j = 0; j < group_size; ++j) own[j] = format.grid.integer ? q[j] + 0.0f : q[j];
+    store_converted(factors + first, count, own);
+  }
   /// Quantizes elements of one row.
   FQ_HD void quantize(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
     // The quotient needs no division if the scale allows it, and gives the same code (RowCodes).
@@ -58,6 +73,7 @@ struct Quantize {
       std::uint8_t bytes[group_size];
       for (int j = 0; j < group_size; ++j) bytes[j] = scalar::is_nan_(v[j]) ? std::uint8_t{0} : of.byte(v[j]);
       store_group(static_cast<std::uint8_t*>(codes) + first, count, bytes);
+      if (factors != nullptr) store_factors(first, count, bytes);
     } else {
       float q[group_size];
       if (few)
@@ -66,6 +82,7 @@ struct Quantize {
         for (int j = 0; j < group_size; ++j) q[j] = format.code(v[j], of.row);
       for (int j = 0; j < group_size; ++j) q[j] = scalar::is_nan_(v[j]) ? 0.0f : q[j];
       store_codes(codes, format, first, count, q);
+      if (factors != nullptr) store_factors(first, count, q);
     }
     unsigned bits = 0;
     bool nan = false;
@@ -98,6 +115,7 @@ struct Quantize {
       bits |= static_cast<unsigned>(scalar::mask_closed(v[j], row.mask_lower, row.amax)) << j;
     }
     store_codes(codes, format, first, count, values);
+    if (factors != nullptr) store_factors(first, count, values);
     if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits);
     if (nan) raise(alarm);
   }
@@ -119,6 +137,7 @@ Quantize<Blocks> quantize_body(const QuantizeCall& call, std::vector<Tensor>& ke
           block_numbers(out.grid.amax, out, kept),
           mutable_device_data<void>(out.codes),
           mutable_device_data<std::uint8_t>(out.mask),
+          mutable_device_data<bfloat16>(out.factors),
           CodeFormat::of(out.grid.format),
           make_blocks<Blocks>(out),
           alarm(call.x.device(), call.nan_text)};
@@ -247,7 +266,8 @@ void quantize(std::span<const QuantizeCall> calls) {
     return axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockMap>(calls);
   }
   for (const auto& call : calls) {
-    if (call.x.numel() == 0 || quantize_code_columns(call)) continue;
+    // Nor does it make factors.
+    if (call.x.numel() == 0 || (!call.out.factors.defined() && quantize_code_columns(call))) continue;
     has_row_blocks(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
   }
 }
