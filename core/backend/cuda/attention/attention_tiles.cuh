@@ -69,28 +69,35 @@ FQ_HD void make_scores(const ScoreRow& row, float factor, const Tile& tile, int 
       if (!row.sees(quad_column(lane, n, i))) sums[n][i] = -std::numeric_limits<float>::infinity();
 }
 
-/// Flags of a tile of weights: 1 for a weight that dropout keeps. One generator call makes four flags, in the
-/// order of `DropoutBlocks`, and no weight is counted twice.
+/// A bit of each weight of a tile: 1 if dropout keeps the weight.
 template <int queries, int keys>
 struct KeepTile {
-  static constexpr int blocks = keys / 4 + 1;
-  std::uint8_t flags[queries][blocks];
+  static constexpr int bytes = keys / 8;
+  std::uint8_t bits[queries][bytes];
 
-  /// Makes the flags. `first` is the index of the first weight of the tile, `keys_of_row` the distance of
-  /// rows.
+  /// Makes the bits. `first` is the index of the first weight of the tile, `row` the distance between
+  /// queries.
   template <int threads>
-  FQ_HD void fill(const fq::detail::DropoutBlocks& of, std::int64_t first, std::int64_t keys_of_row,
-                  int thread) {
-    for (int i = thread; i < queries * blocks; i += threads) {
-      const int query = i / blocks, block = i % blocks;
-      std::uint8_t four[4];
-      of.keep(((first + query * keys_of_row) >> 2) + block, four);
-      flags[query][block] = static_cast<std::uint8_t>(four[0] | four[1] << 1 | four[2] << 2 | four[3] << 3);
+  FQ_HD void fill(const fq::detail::DropoutBlocks& of, std::int64_t first, std::int64_t row, int thread) {
+    for (int i = thread; i < queries * bytes; i += threads) {
+      const int query = i / bytes, byte = i % bytes;
+      const std::int64_t at = first + query * row + byte * 8;
+      // A generator call makes four flags. Rows that are no multiple of four begin inside of these.
+      const int shift = static_cast<int>(at & 3);
+      unsigned flags = four_flags(of, at >> 2) | four_flags(of, (at >> 2) + 1) << 4;
+      if (shift != 0) flags |= four_flags(of, (at >> 2) + 2) << 8;
+      bits[query][byte] = static_cast<std::uint8_t>(flags >> shift);
     }
   }
-  [[nodiscard]] FQ_HD bool keeps(std::int64_t first, std::int64_t keys_of_row, int query, int key) const {
-    const int at = static_cast<int>((first + query * keys_of_row) & 3) + key;
-    return (flags[query][at >> 2] >> (at & 3) & 1) != 0;
+  [[nodiscard]] FQ_HD bool keeps(int query, int key) const {
+    return (bits[query][key >> 3] >> (key & 7) & 1) != 0;
+  }
+
+ private:
+  static FQ_HD unsigned four_flags(const fq::detail::DropoutBlocks& of, std::int64_t block) {
+    std::uint8_t four[4];
+    of.keep(block, four);
+    return four[0] | four[1] << 1 | four[2] << 2 | four[3] << 3;
   }
 };
 

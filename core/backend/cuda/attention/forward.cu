@@ -121,18 +121,14 @@ struct AttentionForward {
     }
   }
 
-  FQ_HD std::int64_t first_weight(const Shared& shared, int key) const {
-    const Place& own = shared.place;
-    return data.weight_index(own.sample, own.head, own.query, key);
-  }
-  FQ_HD bool keeps(const Shared& shared, int row, int key, int column) const {
+  FQ_HD bool keeps(const Shared& shared, int row, int column) const {
     if constexpr (drops)
-      return shared.keep.keeps(first_weight(shared, key), data.shape.keys, row, column);
+      return shared.keep.keeps(row, column);
     else
       return true;
   }
 
-  FQ_HD void make_weights(int row, int lane, Shared& shared, int key, Kept& kept) const {
+  FQ_HD void make_weights(int row, int lane, Shared& shared, Kept& kept) const {
     const float rescaled = kept.bound.raise(largest_factor(shared.v)), scale = kept.bound.scale();
     for (int half = 0; half < 2; ++half) {
       const float before = kept.largest[half];
@@ -152,7 +148,7 @@ struct AttentionForward {
           kept.sum[half] += weight;
           const int column = quad_column(lane, n, i);
           weight *= shared.v.row_factor(column) * scale;
-          if (!keeps(shared, row + quad_row(lane, i), key, column)) weight = 0.0f;
+          if (!keeps(shared, row + quad_row(lane, i), column)) weight = 0.0f;
         }
     }
     shared.weights.store(kept.scores, row, lane);
@@ -166,14 +162,18 @@ struct AttentionForward {
       load_keys(t, shared, key);
       if (t.thread < keys && !data.hides(shared.place.mask, key + t.thread))
         shared.visible[i & 1] = 1;  // all threads write the same
-      if constexpr (drops) data.template fill<threads>(shared.keep, first_weight(shared, key), t.thread);
+      if constexpr (drops) {
+        const Place& own = shared.place;
+        data.template fill<threads>(shared.keep, data.weight_index(own.sample, own.head, own.query, key),
+                                    t.thread);
+      }
       return;
     }
     if constexpr (Phase == 3)
       if (t.thread == 0) shared.visible[(i + 1) & 1] = 0;
     if (skips(warp, shared, i)) return;
     if constexpr (Phase == 1) multiply_keys(row, lane, shared, key, kept);
-    if constexpr (Phase == 2) make_weights(row, lane, shared, key, kept);
+    if constexpr (Phase == 2) make_weights(row, lane, shared, kept);
     if constexpr (Phase == 3) shared.weights.add_products(kept.scores, row, shared.v, 0, lane, kept.sums);
   }
 

@@ -159,17 +159,16 @@ struct AttentionGradients {
     const int key = (of_keys ? own.first : from.first) + t.thread;
     if (t.thread < (of_keys ? rows : others) && !data.forward.hides(from.mask, key))
       shared.visible[step & 1] = 1;  // all threads write the same
-    if constexpr (drops) data.forward.template fill<threads>(shared.keep, first_weight(own, from), t.thread);
-  }
-  /// Returns the index of the first weight of the pair of tiles in dropout.
-  FQ_HD std::int64_t first_weight(const Place& own, const OtherPlace& from) const {
-    return data.forward.weight_index(own.sample, of_keys ? from.head : own.head,
-                                     of_keys ? from.first : own.first, of_keys ? own.first : from.first);
+    if constexpr (drops) {
+      const std::int64_t first =
+          data.forward.weight_index(own.sample, of_keys ? from.head : own.head,
+                                    of_keys ? from.first : own.first, of_keys ? own.first : from.first);
+      data.forward.template fill<threads>(shared.keep, first, t.thread);
+    }
   }
   FQ_HD bool keeps(const Shared& shared, int row, int column) const {
     if constexpr (drops)
-      return shared.keep.keeps(first_weight(shared.place, shared.from), shape().keys, of_keys ? column : row,
-                               of_keys ? row : column);
+      return shared.keep.keeps(of_keys ? column : row, of_keys ? row : column);
     else
       return true;
   }
@@ -189,11 +188,13 @@ struct AttentionGradients {
     add_row_products(shared.own, row, shared.other, mma_steps(shape().width), lane, kept.weights);
     add_row_products(shared.own_outputs, row, shared.other_outputs, mma_steps(shape().value_width), lane,
                      kept.slopes);
+    if constexpr (drops) drop_slopes(row, lane, shared, kept.slopes);
     const float bound = of_keys ? largest_factor(shared.other_outputs) : 0.0f,
                 rescaled = kept.value_bound.raise(bound), scale = kept.value_bound.scale();
     if constexpr (of_keys)
       for (Quad& quad : kept.values)
         for (float& sum : quad) sum *= rescaled;
+    FQ_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int own = row + quad_row(lane, 2 * half);
       make_scores(score_row(shared.from, shared.place.first + own),
@@ -201,20 +202,33 @@ struct AttentionGradients {
                   lane, half, kept.weights);
       std::uint32_t largest = 0;
       FQ_UNROLL
-      for (int n = 0; n < others / 8; ++n)
+      for (int n = 0; n < others / 8; ++n) {
+        FQ_UNROLL
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
           const int column = quad_column(lane, n, i);
-          const bool keep = keeps(shared, own, column);
-          differentiate(own, column, keep, shared, kept.weights[n][i], kept.slopes[n][i]);
+          differentiate(own, column, shared, kept.weights[n][i], kept.slopes[n][i]);
           const std::uint32_t magnitude = loops::finite_magnitude(kept.slopes[n][i]);
           largest = magnitude > largest ? magnitude : largest;
           if (of_keys)
-            kept.weights[n][i] =
-                keep ? kept.weights[n][i] * (shared.other_outputs.row_factor(column) * scale) : 0.0f;
+            kept.weights[n][i] = keeps(shared, own, column)
+                                     ? kept.weights[n][i] * (shared.other_outputs.row_factor(column) * scale)
+                                     : 0.0f;
         }
+      }
       shared.row_parts[own][lane % 4] = std::bit_cast<float>(largest);
     }
     if constexpr (of_keys) shared.weights.store(kept.weights, row, lane);
+  }
+  /// Multiplies the sums of products dy v by the mask of dropout.
+  FQ_HD void drop_slopes(int row, int lane, const Shared& shared, Quad (&slopes)[others / 8]) const {
+    FQ_UNROLL
+    for (int n = 0; n < others / 8; ++n) {
+      FQ_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const bool keep = keeps(shared, row + quad_row(lane, i), quad_column(lane, n, i));
+        slopes[n][i] = keep ? slopes[n][i] * data.forward.kept_scale : 0.0f;
+      }
+    }
   }
   FQ_HD ScoreRow score_row(const OtherPlace& from, int row) const {
     return of_keys ? data.forward.row_of_key(from.mask, row, from.first)
@@ -222,16 +236,11 @@ struct AttentionGradients {
   }
   /// Replaces a score by its weight. Replaces a sum of products dy v by the gradient of the score, multiplied
   /// by the factor of the other row.
-  FQ_HD void differentiate(int row, int column, bool keep, const Shared& shared, float& weight,
-                           float& slope) const {
+  FQ_HD void differentiate(int row, int column, const Shared& shared, float& weight, float& slope) const {
     const int query = of_keys ? column : row;
     const float score = weight, power = score - shared.log_sums[query];
     weight = fq::detail::softmax_power(power > 0.0f ? 0.0f : power, 0.0f);
-    const float product =
-                    slope * (shared.own_outputs.row_factor(row) * shared.other_outputs.row_factor(column)),
-                dp = !drops ? product
-                     : keep ? product * data.forward.kept_scale
-                            : 0.0f;
+    const float dp = slope * (shared.own_outputs.row_factor(row) * shared.other_outputs.row_factor(column));
     // A hidden pair has no gradient, even if dp is not finite.
     slope = score == -std::numeric_limits<float>::infinity()
                 ? 0.0f
