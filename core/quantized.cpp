@@ -117,6 +117,13 @@ struct Quantizing {
     out = {Tensor::empty(x.shape(), grid.format.code_dtype(), x.device(), x.layout()), grid, {}};
     if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
   }
+  /// Requests factors, where one pass makes them together with the codes.
+  void add_factors() {
+    const auto& by = out.grid.granularity;
+    const bool one_axis = by.is_per_tensor() || by.single_axis(x.rank()) >= 0;
+    if (x.device().is_cuda() && one_axis && bit_width(out.codes.dtype()) == 8)
+      out.factors = Tensor::empty(x.shape(), DType::bf16, x.device(), x.layout());
+  }
   [[nodiscard]] detail::QuantizeCall call() { return {x, out, detail::nan_message(out.grid)}; }
 };
 
@@ -141,6 +148,7 @@ std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests)
     FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
              "{} is on {}, another on {}: use one device", detail::quantizer_label(request.grid.name),
              to_string(one.x.device()), to_string(all.front().x.device()));
+    if (request.with_factors) one.add_factors();
     calls.push_back(one.call());
   }
   if (!calls.empty()) detail::run(all.front().x.device(), &Kernels::quantize, calls);

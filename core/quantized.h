@@ -81,6 +81,8 @@ struct QuantizedTensor {
   Grid grid;
   /// u1, in memory order: 1 where a gradient passes. Undefined if no mask was requested.
   Tensor mask;
+  /// The unscaled codes in bf16, as the products of the backward pass read them. Undefined unless requested.
+  Tensor factors = {};
 
   /// Shape and layout of the codes and the values.
   [[nodiscard]] const Shape& shape() const noexcept { return codes.shape(); }
@@ -106,6 +108,9 @@ struct QuantizeRequest {
   Tensor x;
   Grid grid;
   bool with_mask = true;
+  /// Whether to compute factors. Only a GPU does, for codes of 8 bits with one scale or scales along one
+  /// axis.
+  bool with_factors = false;
 };
 /// Quantizes several tensors, in order; on a GPU all in one launch. Throws ArgumentError as `quantize`, and
 /// if the tensors are on different devices.

@@ -107,6 +107,8 @@ struct Gradient {
   bool freed = false;
 };
 
+class SharedFactors;
+
 /// Node of a Variable: a value and, if it needs a gradient, its tape node.
 struct Node {
   Value value;
@@ -120,6 +122,7 @@ struct Node {
   std::shared_ptr<Node> as_float;
   using GridKey = std::pair<const void*, std::uint64_t>;             // scale tensor, version of the value
   std::vector<std::pair<GridKey, std::shared_ptr<Node>>> quantized;  // one tensor, one rounding
+  std::weak_ptr<SharedFactors> factors;  ///< of codes, for the backward passes of the products that read them
 };
 
 /// Whether `other`, derived from a value earlier, can be used again instead of a new result. It needs a

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/core/tensor.h"
 
@@ -57,11 +59,18 @@ struct HeadRows {
   std::int64_t sample, head, row;
 };
 
+/// Dropout of attention weights, whose elements [samples, heads, queries, keys] are counted in this order.
+struct AttentionDropout {
+  DropoutBlocks blocks;
+  double scale;  ///< factor of the kept weights
+};
+
 struct AttentionInputs {
   AttentionShape shape;
   AttentionRows rows;
   HeadRows q, k, v;
   Tensor mask;  ///< may be undefined
+  std::optional<AttentionDropout> dropout = {};
 };
 
 /// Returns the input of the softmax for a score. `mask` may be null.

@@ -18,6 +18,7 @@
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/profile.h"
+#include "fakequant/core/random.h"
 
 namespace fq::detail {
 namespace {
@@ -160,6 +161,39 @@ double attention_scale(const AttentionOptions& options, const detail::AttentionS
   return options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
 }
 
+/// Checked arguments of attention.
+struct Arguments {
+  detail::Floats q, k, v;
+  detail::AttentionShape shape;
+  Tensor added;
+  detail::AttentionRows scores;
+
+  Arguments(const Variable& queries, const Variable& keys, const Variable& values,
+            const AttentionOptions& options, const Variable& mask)
+      : q(detail::floats(queries, kAttention)),
+        k(detail::matching_floats(keys, q.tensor, kAttention)),
+        v(detail::matching_floats(values, q.tensor, kAttention)),
+        shape(attention_shape(q.tensor, k.tensor, v.tensor)),
+        added(added_mask(mask, q.tensor)),
+        scores{shape.heads,
+               shape.queries,
+               shape.keys,
+               0,
+               options.causal,
+               attention_scale(options, shape),
+               mask_strides(added, shape)} {}
+
+  [[nodiscard]] bool fits_tiles() const {
+    return detail::TiledAttention::takes(shape, q.tensor.device(), q.tensor.dtype());
+  }
+  [[nodiscard]] detail::TiledAttention tiled() const {
+    return {shape, scores, false, added, backward_factor_dtype(q, k, v)};
+  }
+  [[nodiscard]] std::vector<Variable> inputs(const Variable& mask) const {
+    return {q.variable, k.variable, v.variable, mask};
+  }
+};
+
 /// Rearranges [N, L, heads * size] to [N, heads, L, size].
 Variable split_heads(const Variable& x, std::int64_t heads) {
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
@@ -205,18 +239,12 @@ Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double
 Variable scaled_dot_product_attention(const Variable& queries, const Variable& keys, const Variable& values,
                                       const AttentionOptions& options, const Variable& mask) {
   const ProfileScope profile(kAttention, "forward");
-  const auto q = detail::floats(queries, kAttention), k = detail::matching_floats(keys, q.tensor, kAttention),
-             v = detail::matching_floats(values, q.tensor, kAttention);
-  const auto shape = attention_shape(q.tensor, k.tensor, v.tensor);
-  const Tensor added = added_mask(mask, q.tensor);
-  const double scale = attention_scale(options, shape);
-  const detail::AttentionRows scores{
-      shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)};
+  const Arguments own(queries, keys, values, options, mask);
+  const auto attributes = [&] { return Attributes{{"causal", options.causal}, {"scale", own.scores.scale}}; };
+  if (own.fits_tiles())
+    return own.tiled().apply(kAttention, own.q, own.k, own.v, own.inputs(mask), detail::traced(attributes));
+  const auto& [q, k, v, shape, added, scores] = own;
   const DType factors = backward_factor_dtype(q, k, v);
-  const auto attributes = [&] { return Attributes{{"causal", options.causal}, {"scale", scale}}; };
-  if (detail::TiledAttention::takes(shape, q.tensor.device(), q.tensor.dtype()))
-    return detail::TiledAttention{shape, scores, false, added, factors}.apply(
-        kAttention, q, k, v, {q.variable, k.variable, v.variable, mask}, detail::traced(attributes));
   const detail::AttentionBlocks blocks(shape, scores, q.tensor.device());
   const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
                c = v.tensor.to(Layout::row_major);
@@ -229,8 +257,7 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
     return blocks.backward(dy.to(rows), q.get().to(rows), k.get().to(rows), v.get().to(rows), mask.get(),
                            factors);
   };
-  return detail::record(kAttention, std::move(y), {q.variable, k.variable, v.variable, mask}, backward,
-                        detail::traced(attributes));
+  return detail::record(kAttention, std::move(y), own.inputs(mask), backward, detail::traced(attributes));
 }
 
 Variable attention_weights(const Variable& input, const AttentionOptions& options, const Variable& mask) {
@@ -306,6 +333,20 @@ Variable rotary(const Variable& input, const Rotary& options) {
 }  // namespace fq::ops
 
 namespace fq {
+
+std::optional<Variable> detail::attention_with_dropout(const Variable& q, const Variable& k,
+                                                       const Variable& v, double dropout,
+                                                       const ops::AttentionOptions& options,
+                                                       const Variable& mask) {
+  if (!q.device().is_cuda() || recorder() != nullptr) return {};
+  const ProfileScope profile(ops::kAttention, "forward");
+  const ops::Arguments own(q, k, v, options, mask);
+  if (!own.fits_tiles()) return {};
+  TiledAttention attention = own.tiled();
+  attention.dropout = {{dropout, random_stream()}, 1.0 / (1.0 - dropout)};
+  ++random_stream().op;  // as ops::dropout
+  return attention.apply(ops::kAttention, own.q, own.k, own.v, own.inputs(mask), {});
+}
 
 Variable detail::attention_of_rows(const Variable& queries, const Variable& keys, const Variable& values,
                                    std::int64_t heads, const ops::AttentionOptions& options) {

@@ -6,6 +6,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/tiled_attention.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/trace.h"
@@ -147,7 +148,8 @@ Variable Attention::attend(const Heads& heads, const Variable& mask) const {
   const ops::AttentionOptions options{.causal = options_.causal};
   if (options_.dropout == 0 || !training())
     return ops::scaled_dot_product_attention(heads.q, heads.k, heads.v, options, mask);
-  // The fused operator has no dropout on probabilities.
+  if (auto y = detail::attention_with_dropout(heads.q, heads.k, heads.v, options_.dropout, options, mask))
+    return *y;
   return detail::attend_by_products(heads.q, heads.k, heads.v, {.dropout = options_.dropout}, options, mask);
 }
 

@@ -66,13 +66,13 @@ HOT = {
     "engine/bias.cu": {"GradientTerms<float, Gelu, bfloat16> >, PutPart": (4, 5), "WithoutSums<GradientTerms<float, Silu, bfloat16>": (4, 1)},
     "codes/code_products.cu": {"ScaleWeightGradient": (2, 2)},
     "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
-    "attention/forward.cu": {"AttentionForward<64>": (6, 0), "AttentionForward<128>": (6, 0), "AttentionForward<256>": (6, 0)},
+    "attention/forward.cu": {"AttentionForward<64,": (6, 0), "AttentionForward<128,": (6, 0), "AttentionForward<256,": (6, 0)},
     "attention/gradients.cu": {"AttentionGradients": (4, 0), "OutputRowSums": (4, 0)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
 }
 # Kernels of products: instructions at least, and registers at most. A thread of AttentionGradients of keys holds 128 sums.
 PRODUCTS = {
-    "AttentionForward<64>": ("HMMA", 96, 128),
+    "AttentionForward<64,": ("HMMA", 96, 128),
     "AttentionForward": ("HMMA", 60, 168),
     "AttentionGradients": ("HMMA", 20, 255),
 }

@@ -34,6 +34,7 @@ struct State {
   int calls_left = 0, running = 0;
   bool bytes_refused = false;
   std::int64_t launches = 0, pageable_copies = 0;
+  float milliseconds = 1;  ///< the time between any two events
 };
 [[nodiscard]] State& state();
 

@@ -140,7 +140,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
-  *milliseconds = 1;
+  *milliseconds = state().milliseconds;
   return answer();
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

@@ -166,13 +166,28 @@ Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
   const bool bytes =
       bit_width(x.codes.dtype()) == 8 && !needs_block_kernels(x.grid, x.shape(), "code_factor");
   if (dtype != DType::bf16 || !bytes) return code_values(x).to(dtype);
+  if (x.factors.defined()) return x.factors;
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   run(device, &Kernels::decode, x, out);
   return out;
 }
 
-CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis)
-    : x_{x.codes, x.grid, {}}, w_{w.codes, w.grid, {}}, w_axis_(w_axis), type_(backward_type()) {}
+std::shared_ptr<SharedFactors> SharedFactors::of(const Variable& x) {
+  Node& node = *x.node();
+  const std::scoped_lock lock(node.mutex);
+  auto known = node.factors.lock();
+  if (!known) node.factors = known = std::make_shared<SharedFactors>();
+  return known;
+}
+
+CodeGradients::CodeGradients(const Variable& x, const Variable& w, int w_axis)
+    : x_(*x.quantized()),
+      w_(*w.quantized()),
+      x_factors_(SharedFactors::of(x)),
+      w_axis_(w_axis),
+      type_(backward_type()) {
+  x_.mask = w_.mask = {};
+}
 
 // dY' = dY * s_w, see BackwardType. The bias gradient is a sum of the same elements, so one pass over dY
 // makes both.
@@ -182,8 +197,9 @@ Tensor CodeGradients::dy(PendingGradient& dy, Tensor* db) const {
 }
 
 Tensor CodeGradients::x() const {
-  return type_ == BackwardType::fp32 ? dequantize(x_)
-                                     : code_factor(x_, -1, code_factor_dtype(x_.codes.device()));
+  if (type_ == BackwardType::fp32) return dequantize(x_);
+  return SharedFactors::get(x_factors_,
+                            [&] { return code_factor(x_, -1, code_factor_dtype(x_.codes.device())); });
 }
 Tensor CodeGradients::w() const {
   return type_ == BackwardType::fp32 ? dequantize(w_)
@@ -345,7 +361,7 @@ Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const V
            "the input is on {}, the weight on {}: use both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
   Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
-  auto backward = [p, codes = CodeGradients(a, b, p->weight_axis),
+  auto backward = [p, codes = CodeGradients(x, w, p->weight_axis),
                    needs = Needs(x, w, bias)](BackwardCall& call) {
     PendingGradient whole = engine_gradient(*p, std::move(call.dy));
     std::vector<PendingGradient> out(3);

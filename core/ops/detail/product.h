@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 
@@ -129,11 +130,32 @@ void scale_products(Tensor& y, const Tensor& scale, const Variable& bias);
 /// Returns the dtype of factors on the device: bf16 where the device multiplies it, else f32.
 [[nodiscard]] DType code_factor_dtype(Device device);
 
+/// Factors of codes that several products read. The first product in a backward pass makes them, and the last
+/// one frees them. Each product holds one reference.
+class SharedFactors {
+ public:
+  /// Returns the object that all recorded products of x share.
+  [[nodiscard]] static std::shared_ptr<SharedFactors> of(const Variable& x);
+  /// Returns the factors, made by `make` if no product made them before. They are kept unless `own` is the
+  /// last reference.
+  template <class Make>
+  [[nodiscard]] static Tensor get(const std::shared_ptr<SharedFactors>& own, const Make& make) {
+    const std::scoped_lock lock(own->mutex_);
+    const Tensor factors = own->factors_.defined() ? own->factors_ : make();
+    own->factors_ = own.use_count() > 1 ? factors : Tensor();
+    return factors;
+  }
+
+ private:
+  std::mutex mutex_;
+  Tensor factors_;
+};
+
 /// Saved values of y[.., c] = s_x * s_w[c] * sum f_x*f_w for the backward pass: codes without masks.
 class CodeGradients {
  public:
-  /// `w_axis` is the axis of the output channels in w.
-  CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis);
+  /// `w_axis` is the axis of the output channels in w. x and w have codes.
+  CodeGradients(const Variable& x, const Variable& w, int w_axis);
 
   /// Returns the other factor of both gradient products: dY' as bf16 numbers, or dY itself for `fp32`, with
   /// the channels innermost. With `db`, may set db to the sum of dy over all axes except the channels.
@@ -146,6 +168,7 @@ class CodeGradients {
 
  private:
   QuantizedTensor x_, w_;
+  std::shared_ptr<SharedFactors> x_factors_;
   int w_axis_;
   BackwardType type_;
 };

@@ -18,7 +18,7 @@ HeadRows TiledAttention::heads(const Tensor& x, const Shape& sizes) const {
 }
 
 AttentionInputs TiledAttention::arguments(const Tensor& q, const Tensor& k, const Tensor& v) const {
-  return {shape, rows, heads(q, shape.q()), heads(k, shape.k()), heads(v, shape.v()), mask};
+  return {shape, rows, heads(q, shape.q()), heads(k, shape.k()), heads(v, shape.v()), mask, dropout};
 }
 
 std::vector<Tensor> TiledAttention::backward(const AttentionInputs& inputs, const Tensor& y,

@@ -2,9 +2,11 @@
 
 /// Attention on a GPU, whose scores never leave the processor.
 
+#include <optional>
 #include <string_view>
 
 #include "fakequant/core/backend/attention_rows.h"
+#include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::detail {
@@ -17,6 +19,7 @@ struct TiledAttention {
   bool side_by_side;
   Tensor mask;    ///< may be undefined
   DType factors;  ///< of the products in backward: f32, or a type of fewer bits
+  std::optional<AttentionDropout> dropout = {};
 
   /// Returns whether the device has the kernels, and they support the sizes.
   [[nodiscard]] static bool takes(const AttentionShape& sizes, Device device, DType dtype);
@@ -32,5 +35,14 @@ struct TiledAttention {
   [[nodiscard]] std::vector<Tensor> backward(const AttentionInputs& inputs, const Tensor& y,
                                              const Tensor& log_sums, PendingGradient dy) const;
 };
+
+/// Returns scaled_dot_product_attention with dropout of the weights, with 0 < dropout < 1. It drops the same
+/// weights as ops::dropout of the tensor of weights [N, H, L, S], and backward generates the mask again.
+/// Returns no value unless `TiledAttention::takes` holds. Also returns no value in a trace, which shows the
+/// operators.
+[[nodiscard]] std::optional<Variable> attention_with_dropout(const Variable& q, const Variable& k,
+                                                             const Variable& v, double dropout,
+                                                             const ops::AttentionOptions& options,
+                                                             const Variable& mask);
 
 }  // namespace fq::detail

@@ -26,17 +26,29 @@ bool WeightCodes::keeps(const Variable& w) const {
          !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
 }
 
-/// Whether a gradient will be clipped. A checkpointed block needs the mask in its second run.
+namespace {
+
+/// Whether a backward pass may follow. A checkpointed block records in its second run.
+bool records() noexcept { return grad_enabled() || detail::rerun() != nullptr; }
+
+/// Whether products of the backward pass read factors of weights. A weight without a gradient has them too:
+/// the gradient of the input needs them.
+bool wants_factors() noexcept { return records() && backward_type() == BackwardType::bf16; }
+
+}  // namespace
+
+/// Whether a gradient will be clipped.
 bool WeightCodes::wants_mask(const Variable& w) const {
-  return (grad_enabled() || detail::rerun() != nullptr) && w.requires_grad() && !params_.passes_through();
+  return records() && w.requires_grad() && !params_.passes_through();
 }
 
 std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
   const bool with_mask = wants_mask(w);
   const std::scoped_lock lock(mutex_);
-  const auto& [node, version, codes] = kept_;
-  const bool known = node == w.node().get() && version == w.tensor().version() && codes;
-  // Codes from evaluation have no mask. Training then quantizes again.
+  const auto& [node, version, for_gradients, codes] = kept_;
+  const bool known = node == w.node().get() && version == w.tensor().version() && codes &&
+                     (for_gradients || !wants_factors());
+  // Codes from evaluation have no mask and no factors. Training then quantizes again.
   if (known && (!with_mask || codes->mask.defined())) return codes;
   return std::nullopt;
 }
@@ -44,19 +56,21 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
   // Schemes without a range quantize by themselves, and a growing range changes in forward.
   if (!keeps(w) || !params_.weight_scheme->uses_range() || range_.grows() || kept(w)) return std::nullopt;
-  return QuantizeRequest{w.tensor(), grid_.input_grid(w), wants_mask(w)};
+  return QuantizeRequest{w.tensor(), grid_.input_grid(w), wants_mask(w), wants_factors()};
 }
 
 void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
   const std::scoped_lock lock(mutex_);
-  kept_ = {w.node().get(), w.tensor().version(), std::move(codes)};
+  kept_ = {w.node().get(), w.tensor().version(), wants_factors(), std::move(codes)};
 }
 
 Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
+  const auto one = request(w);
   forget();  // frees the old codes first, so that memory does not grow from step to step
   const QuantizedTensor codes =
-      params_.weight_scheme->quantize(w, {params_, grid_, extreme_codes_}, wants_mask(w));
+      one ? quantize(std::span(&*one, 1)).front()
+          : params_.weight_scheme->quantize(w, {params_, grid_, extreme_codes_}, wants_mask(w));
   keep(w, codes);
   return ops::attach_codes(w, codes);
 }

@@ -64,6 +64,7 @@ class WeightCodes {
   struct Kept {
     const void* node = nullptr;
     std::uint64_t version = 0;
+    bool for_gradients = false;  ///< whether factors were requested, where the device makes them
     std::optional<QuantizedTensor> codes;
   };
 

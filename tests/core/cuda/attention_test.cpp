@@ -10,11 +10,14 @@
 #include "core/gradient_check.h"
 #include "cuda_device.h"
 #include "fakequant/core/backend/capture.h"
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/tiled_attention.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::cuda_attention_test {
@@ -35,10 +38,11 @@ struct Case {
   bool causal = false;
   Tensor mask = {};
   double magnitude = 1;  ///< of q, k and v
+  double dropout = 0;
   [[nodiscard]] std::string text() const {
-    return fmt::format("{} samples, {} / {} heads, {} x {}, width {} / {}{}{}", samples, heads, kv_heads,
-                       queries, keys, width, value_width, causal ? ", causal" : "",
-                       mask.defined() ? ", mask " + to_string(mask.shape()) : "");
+    return fmt::format("{} samples, {} / {} heads, {} x {}, width {} / {}{}{}, dropout {}", samples, heads,
+                       kv_heads, queries, keys, width, value_width, causal ? ", causal" : "",
+                       mask.defined() ? ", mask " + to_string(mask.shape()) : "", dropout);
   }
   /// q, k, v and dy, in f64; the same numbers in f32.
   [[nodiscard]] std::vector<Tensor> inputs() const {
@@ -51,6 +55,25 @@ struct Case {
   }
 };
 
+/// Attention by products, whose dropout counts the weights.
+Variable by_products(const Case& c, const Variable& q, const Variable& k, const Variable& v,
+                     const Variable& mask) {
+  const std::int64_t rows = c.heads / c.kv_heads * c.queries;
+  const Variable scores = ops::matmul(ops::reshape(q, {c.samples, c.kv_heads, rows, c.width}), k, true);
+  Variable weights = ops::attention_weights(
+      ops::reshape(scores, {c.samples, c.heads, c.queries, c.keys}),
+      {.causal = c.causal, .scale = 1 / std::sqrt(static_cast<double>(c.width))}, mask);
+  weights = ops::reshape(ops::dropout(weights, c.dropout, true), {c.samples, c.kv_heads, rows, c.keys});
+  return ops::reshape(ops::matmul(weights, v), {c.samples, c.heads, c.queries, c.value_width});
+}
+
+Variable attended(const Case& c, const Variable& q, const Variable& k, const Variable& v,
+                  const Variable& mask) {
+  if (c.dropout == 0) return ops::scaled_dot_product_attention(q, k, v, {.causal = c.causal}, mask);
+  const auto y = detail::attention_with_dropout(q, k, v, c.dropout, {.causal = c.causal}, mask);
+  return y ? *y : by_products(c, q, k, v, mask);
+}
+
 /// y, dq, dk and dv, on the CPU.
 std::vector<Tensor> attend(const Case& c, std::vector<Tensor> inputs, Device device, DType dtype) {
   for (Tensor& x : inputs) x = x.to(dtype).to(device);
@@ -58,7 +81,8 @@ std::vector<Tensor> attend(const Case& c, std::vector<Tensor> inputs, Device dev
   const Variable q(inputs[0], true), k(inputs[1], true), v(inputs[2], true);
   Variable mask;
   if (c.mask.defined()) mask = Variable((c.mask.dtype() == DType::u8 ? c.mask : c.mask.to(dtype)).to(device));
-  const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = c.causal}, mask);
+  const RandomScope stream(11, (std::uint64_t{1} << 33) + 7);
+  const Variable y = attended(c, q, k, v, mask);
   y.backward(inputs[3]);
   std::vector<Tensor> out{y.tensor(), q.grad(), k.grad(), v.grad()};
   for (Tensor& x : out) x = x.to(Device::cpu());
@@ -185,6 +209,50 @@ TEST_F(CudaAttention, MatchesF64ForMasks) {
     }
 }
 
+/// Dropout has the mask of ops::dropout. One weight that differs would exceed the tolerance.
+TEST_F(CudaAttention, DropsTheWeightsOfTheProducts) {
+  for (const auto& [queries, keys] : {std::pair{70, 90}, {65, 67}, {130, 129}, {33, 200}, {1, 6}})
+    for (const bool causal : {false, true})
+      for (const double p : {0.1, 0.6}) expect_close({2, 2, 1, queries, keys, 24, 40, causal, {}, 1, p});
+  for (const std::int64_t width : {8, 80, 128, 256})
+    expect_close({1, 2, 2, 70, 75, width, width, true, {}, 1, 0.3});
+  expect_close({3, 4, 2, 50, 61, 24, 24, true, hidden_keys({3, 1, 50, 61}, 9), 1, 0.25});
+  expect_close({1, 1, 1, 5, 6, 260, 8, false, {}, 1, 0.5});  // no tiles
+}
+
+TEST_F(CudaAttention, DropoutKeepsNoScoresAndUsesTheStepOfTheLaunch) {
+  const Case c{1, 2, 2, 256, 256, 16, 16, true, {}, 1, 0.3};
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : c.inputs()) inputs.push_back(x.to(DType::f32).to(Device::cuda()));
+  const auto step = [&] {
+    const Variable q(inputs[0], true), k(inputs[1], true), v(inputs[2], true);
+    const Variable y = attended(c, q, k, v, {});
+    y.backward(inputs[3]);
+    return std::vector<Tensor>{y.tensor(), q.grad(), k.grad(), v.grad()};
+  };
+  reset_peak_memory(Device::cuda());
+  const auto before = memory_stats(Device::cuda()).in_use, launches = test::launches_so_far();
+  (void)step();
+  EXPECT_LE(memory_stats(Device::cuda()).peak - before, 6 * inputs[0].nbytes());
+  EXPECT_LE(test::launches_so_far() - launches, 4);
+  detail::Capture capture(Device::cuda());
+  std::vector<Tensor> captured;
+  {
+    const RandomScope scope(9, 0);
+    capture.add([&] { captured = step(); });
+  }
+  Tensor previous;
+  for (const std::uint64_t number : {5u, 6u}) {
+    const RandomScope scope(9, number);
+    const auto called = step();
+    EXPECT_FALSE(previous.defined() && bitwise_equal(previous, called[0]));
+    previous = called[0];
+    const RandomScope again(9, number);
+    capture.launch(0);
+    for (std::size_t i = 0; i < called.size(); ++i) EXPECT_TRUE(bitwise_equal(captured[i], called[i])) << i;
+  }
+}
+
 /// Lengths of samples hide whole tiles of keys. The first sample sees none.
 TEST_F(CudaAttention, HiddenTilesAndRowsAreZero) {
   constexpr std::int64_t keys = 150;
@@ -229,8 +297,9 @@ TEST_F(CudaAttention, ZerosAndEqualScoresAreExact) {
 
 /// The simulated device runs every second launch backwards. There is an odd number of them.
 TEST_F(CudaAttention, RepeatsItsBits) {
-  for (const Case& c : {Case{2, 4, 2, 150, 170, 40, 40, true}, Case{1, 2, 2, 90, 90, 100, 100, false},
-                        Case{1, 1, 1, 40, 40, 256, 256, true}}) {
+  for (const Case& c :
+       {Case{2, 4, 2, 150, 170, 40, 40, true}, Case{1, 2, 2, 90, 90, 100, 100, false},
+        Case{1, 1, 1, 40, 40, 256, 256, true}, Case{2, 2, 1, 70, 85, 24, 24, true, {}, 1, 0.2}}) {
     const auto before = test::launches_so_far();
     const auto first = attend(c, c.inputs(), Device::cuda(), DType::f32);
     const auto launches = test::launches_so_far() - before;

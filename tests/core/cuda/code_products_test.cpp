@@ -7,7 +7,10 @@
 #include "fakequant/core/numerics/detail/activations.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/ops.h"
+#include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::cuda_code_products_test {
@@ -80,7 +83,8 @@ TEST_F(CudaCodeProducts, ScaleAndBiasProducts) {
 void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, const Tensor& dy) {
   for (const BackwardType type : {BackwardType::bf16, BackwardType::fp32}) {
     const BackwardScope scope(type);
-    const detail::CodeGradients host_gradients(x, w, w_axis), moved(to_cuda(x), to_cuda(w), w_axis);
+    const detail::CodeGradients host_gradients(Variable(x), Variable(w), w_axis),
+        moved(Variable(to_cuda(x)), Variable(to_cuda(w)), w_axis);
     // The host may keep bf16 numbers as floats.
     detail::PendingGradient moved_dy(to_cuda(dy)), host_dy(dy);
     EXPECT_TRUE(bitwise_equal(moved.dy(moved_dy).to(DType::f32), host_gradients.dy(host_dy).to(DType::f32)));
@@ -223,6 +227,50 @@ TEST_F(CudaCodeProducts, MatchTheCpuInBackward) {
     expect_same_gradients(x, codes({8, 6, 3, 3}, format, Granularity::per_axis(1)), 1, image);
   }
   expect_same_gradients(codes({9, 32}, FloatFormat{4, 3}), nvfp4({6, 32}), 0, rows);
+}
+
+/// Three products read the codes of one input, as in attention.
+TEST_F(CudaCodeProducts, ProductsOfOneInputDecodeItOnce) {
+  const Variable leaf(to_cuda(numbers({9, 32})), true);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.7)), "x");
+  std::vector<QuantizedTensor> weights;
+  for (int i = 0; i < 3; ++i)
+    weights.push_back(quantize(to_cuda(numbers({6, 32}, i)),
+                               Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.9)), "w")));
+  const auto gradients = [&](bool shared) {
+    std::vector<Variable> leaves;
+    Variable y;
+    for (int i = 0; i < 3; ++i) {
+      leaves.emplace_back(to_cuda(numbers({6, 32}, i)), true);
+      const Variable x = ops::quantize(leaf, grid, nullptr, shared),
+                     one = ops::linear(
+                         x, ops::attach_codes(leaves.back(), weights[static_cast<std::size_t>(i)]));
+      y = y.defined() ? ops::add(y, one) : one;
+    }
+    const auto before = test::launches_so_far();
+    y.backward(to_cuda(numbers({9, 6}, 5)));
+    const auto launches = test::launches_so_far() - before;
+    std::vector<Tensor> out;
+    for (const Variable& w : leaves) out.push_back(w.grad());
+    return std::pair{out, launches};
+  };
+  const auto [found, launches] = gradients(true);
+  const auto [expected, more] = gradients(false);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(bitwise_equal(found[i], expected[i])) << i;
+  EXPECT_LE(launches, more - 2);
+}
+
+TEST_F(CudaCodeProducts, FactorsOfWeightsReplaceTheirDecoding) {
+  const Tensor w = to_cuda(numbers({6, 32}, 1));
+  const auto grid = to_cuda(codes({6, 32}, IntFormat{}, Granularity::per_axis(0))).grid;
+  const std::vector<QuantizeRequest> requests{{w, grid, true, true}};
+  const QuantizedTensor with = quantize(requests).front(), without = quantize(w, grid);
+  const Variable x(to_cuda(codes({9, 32}, IntFormat{})));
+  const detail::CodeGradients found(x, Variable(with), 0), expected(x, Variable(without), 0);
+  const auto before = test::launches_so_far();
+  const Tensor factor = found.w();
+  EXPECT_EQ(test::launches_so_far(), before);
+  EXPECT_TRUE(bitwise_equal(factor, expected.w()));
 }
 
 TEST_F(CudaCodeProducts, ComputeRangeGradients) {

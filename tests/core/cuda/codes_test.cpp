@@ -51,6 +51,20 @@ std::vector<Format> all_formats() {
   return out;
 }
 
+/// Factors are the codes as bf16, of codes of one byte with one scale or scales along one axis.
+void expect_factors(const Tensor& x, const QuantizedTensor& codes, const std::string& where) {
+  const std::vector<QuantizeRequest> requests{{x.to(Device::cuda()), codes.grid, true, true}};
+  const QuantizedTensor made = quantize(requests).front();
+  EXPECT_TRUE(bitwise_equal(made.codes, codes.codes)) << where;
+  EXPECT_TRUE(bitwise_equal(made.mask, codes.mask)) << where;
+  const Granularity& by = codes.grid.granularity;
+  const bool one_axis = by.is_per_tensor() || by.single_axis(x.rank()) >= 0;
+  ASSERT_EQ(made.factors.defined(), one_axis && bit_width(codes.codes.dtype()) == 8) << where;
+  if (!made.factors.defined()) return;
+  EXPECT_EQ(made.factors.dtype(), DType::bf16);
+  EXPECT_TRUE(bitwise_equal(made.factors.to(DType::f32), code_values(codes))) << where;
+}
+
 void expect_same(const Tensor& x, const Grid& grid, const std::string& where) {
   const auto host = quantize(x, grid), codes = quantize(x.to(Device::cuda()), to_cuda(grid));
   EXPECT_EQ(codes.codes.device(), Device::cuda());
@@ -61,6 +75,7 @@ void expect_same(const Tensor& x, const Grid& grid, const std::string& where) {
   EXPECT_TRUE(bitwise_equal(dequantize(codes), dequantize(host))) << where;
   EXPECT_TRUE(bitwise_equal(code_values(codes), code_values(host))) << where;
   EXPECT_FALSE(quantize(x.to(Device::cuda()), to_cuda(grid), false).mask.defined());
+  expect_factors(x, codes, where);
 }
 
 TEST_F(CudaCodes, MatchTheCpuForEveryFormatAndBlock) {
@@ -171,13 +186,18 @@ TEST_F(CudaCodes, QuantizeSeveralTensorsAtOnce) {
         const bool one = by.is_per_tensor();
         const auto amax = ranges(one ? 1 : numel(by.scale_shape(shape)), one);
         host.push_back({numbers(shape), Grid::from_amax(IntFormat{}, by, amax, "w"), shape[0] != 64});
-        moved.push_back({host.back().x.to(Device::cuda()), to_cuda(host.back().grid), host.back().with_mask});
+        moved.push_back(
+            {host.back().x.to(Device::cuda()), to_cuda(host.back().grid), host.back().with_mask, true});
       }
     const auto codes = quantize(moved), expected = quantize(host);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(bitwise_equal(codes[i].codes, expected[i].codes)) << i;
       ASSERT_EQ(codes[i].mask.defined(), expected[i].mask.defined()) << i;
       EXPECT_TRUE(!codes[i].mask.defined() || bitwise_equal(codes[i].mask, expected[i].mask)) << i;
+      EXPECT_FALSE(expected[i].factors.defined());
+      if (codes[i].factors.defined()) {
+        EXPECT_TRUE(bitwise_equal(codes[i].factors.to(DType::f32), code_values(expected[i]))) << i;
+      }
     }
   }
 }

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
+#include "fakequant/core/backend/capture.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/random.h"
 
 namespace fq::cuda_products_test {
 namespace {
@@ -68,6 +70,29 @@ TEST_F(CudaProducts, SumsOfCodesAreExactAtEveryLength) {
       detail::run(sums.device(), &detail::Kernels::exact_gemm, s.m, s.n, s.k, codes(a), codes(b), sums);
       EXPECT_TRUE(bitwise_equal(sums, right)) << e.name << ' ' << s.m << 'x' << s.n << 'x' << s.k;
     }
+}
+
+// A captured product uses the first proposal of cuBLASLt. Among the later proposals, the simulated device has
+// a fast one that adds in another order.
+TEST_F(CudaProducts, TimedProductsHaveTheBitsOfTheFirstProposal) {
+  constexpr std::int64_t m = 8, n = 16, k = 1 << 15;
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    Tensor a = Tensor::empty({m, k}), b = Tensor::empty({k, n});
+    fill_normal(a, 0, 1, 1);
+    fill_normal(b, 0, 1, 2);
+    const Tensor x = a.to(dtype).to(Device::cuda()), w = b.to(dtype).to(Device::cuda());
+    const auto product = [&] {
+      Tensor out = Tensor::empty({m, n}, DType::f32, Device::cuda());
+      detail::multiply({x, m, k}, {w, k, n}, out);
+      return out;
+    };
+    Tensor first;
+    detail::Capture capture(Device::cuda());
+    capture.add([&] { first = product(); });
+    capture.launch(0);
+    EXPECT_TRUE(bitwise_equal(product(), first)) << name(dtype);
+    EXPECT_TRUE(bitwise_equal(product(), first)) << name(dtype);
+  }
 }
 
 ConvShape make_depthwise(ConvShape shape) {

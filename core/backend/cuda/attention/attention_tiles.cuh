@@ -7,6 +7,7 @@
 #include "fakequant/core/backend/attention_rows.h"
 #include "fakequant/core/backend/cuda/loops/half_tiles.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
 namespace fq::cuda {
@@ -68,12 +69,47 @@ FQ_HD void make_scores(const ScoreRow& row, float factor, const Tile& tile, int 
       if (!row.sees(quad_column(lane, n, i))) sums[n][i] = -std::numeric_limits<float>::infinity();
 }
 
+/// A bit of each weight of a tile: 1 if dropout keeps the weight.
+template <int queries, int keys>
+struct KeepTile {
+  static constexpr int bytes = keys / 8;
+  std::uint8_t bits[queries][bytes];
+
+  /// Makes the bits. `first` is the index of the first weight of the tile, `row` the distance between
+  /// queries.
+  template <int threads>
+  FQ_HD void fill(const fq::detail::DropoutBlocks& of, std::int64_t first, std::int64_t row, int thread) {
+    for (int i = thread; i < queries * bytes; i += threads) {
+      const int query = i / bytes, byte = i % bytes;
+      const std::int64_t at = first + query * row + byte * 8;
+      // A generator call makes four flags. Rows that are no multiple of four begin inside of these.
+      const int shift = static_cast<int>(at & 3);
+      unsigned flags = four_flags(of, at >> 2) | four_flags(of, (at >> 2) + 1) << 4;
+      if (shift != 0) flags |= four_flags(of, (at >> 2) + 2) << 8;
+      bits[query][byte] = static_cast<std::uint8_t>(flags >> shift);
+    }
+  }
+  [[nodiscard]] FQ_HD bool keeps(int query, int key) const {
+    return (bits[query][key >> 3] >> (key & 7) & 1) != 0;
+  }
+
+ private:
+  static FQ_HD unsigned four_flags(const fq::detail::DropoutBlocks& of, std::int64_t block) {
+    std::uint8_t four[4];
+    of.keep(block, four);
+    return four[0] | four[1] << 1 | four[2] << 2 | four[3] << 3;
+  }
+};
+
 /// Arguments of all kernels of attention.
 struct AttentionData {
   fq::detail::AttentionShape shape;
   fq::detail::AttentionRows rows;
   HeadData<const float> q, k, v;
   const float* mask;
+  fq::detail::DropoutBlocks dropped;  ///< of kernels with dropout
+  const std::uint64_t* step;          ///< null: the step of `dropped`
+  float kept_scale;                   ///< factor of the weights that dropout keeps
 
   explicit AttentionData(const fq::detail::AttentionInputs& of)
       : shape(of.shape),
@@ -81,7 +117,23 @@ struct AttentionData {
         q(head_data(of.q)),
         k(head_data(of.k)),
         v(head_data(of.v)),
-        mask(device_data<float>(of.mask)) {}
+        mask(device_data<float>(of.mask)),
+        dropped(of.dropout ? of.dropout->blocks : fq::detail::DropoutBlocks(0, {})),
+        step(captured_step(of.q.tensor.device())),
+        kept_scale(of.dropout ? static_cast<float>(of.dropout->scale) : 1.0f) {}
+
+  /// Returns the index of a weight in dropout.
+  [[nodiscard]] FQ_HD std::int64_t weight_index(int n, int head, int query, int key) const {
+    return ((n * shape.heads + head) * shape.queries + query) * shape.keys + key;
+  }
+  /// Makes the flags of the weights from the index `first`.
+  template <int threads, class Keep>
+  FQ_HD void fill(Keep& keep, std::int64_t first, int thread) const {
+    fq::detail::DropoutBlocks own = dropped;
+    // A captured launch has the step of each replay.
+    if (step != nullptr) own.step = *step;
+    keep.template fill<threads>(own, first, shape.keys, thread);
+  }
 
   /// Returns the mask of a head, or null without a mask.
   [[nodiscard]] FQ_HD const float* head_mask(int n, int head) const {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "fakequant/core/backend/cuda/attention/attention_tiles.cuh"
 #include "fakequant/core/backend/kernel_columns.h"
@@ -9,7 +10,7 @@ namespace {
 /// Attention of a tile of queries by one block, for heads of up to `width` channels. The block reads keys in
 /// tiles and keeps, of each row, the largest score, the sum of exponentials and the weighted sum of values
 /// (Milakov and Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691).
-template <int width>
+template <int width, bool drops>
 struct AttentionForward {
   static constexpr int warps = width > 64 ? 4 : 8, threads = warps * warp_threads,
                        least_blocks = width > 64 ? 3 : 2;
@@ -22,6 +23,7 @@ struct AttentionForward {
     int sample, head, kv_head, query, column, steps;
     const float* mask;  // of the head
   };
+  struct Nothing {};
   struct Shared {
     HalfTile<rows, width, true> q;
     HalfTile<keys, width, true> k;
@@ -30,6 +32,7 @@ struct AttentionForward {
     float row_parts[rows][4];  // of the four threads of a row
     Place place;
     int visible[2];  // whether a query may see a key of the tile; of even and odd steps
+    std::conditional_t<drops, KeepTile<rows, keys>, Nothing> keep;
   };
   struct Kept {
     Quad scores[keys / 8], sums[columns / 8];
@@ -118,6 +121,13 @@ struct AttentionForward {
     }
   }
 
+  FQ_HD bool keeps(const Shared& shared, int row, int column) const {
+    if constexpr (drops)
+      return shared.keep.keeps(row, column);
+    else
+      return true;
+  }
+
   FQ_HD void make_weights(int row, int lane, Shared& shared, Kept& kept) const {
     const float rescaled = kept.bound.raise(largest_factor(shared.v)), scale = kept.bound.scale();
     for (int half = 0; half < 2; ++half) {
@@ -136,7 +146,9 @@ struct AttentionForward {
           float& weight = kept.scores[n][i];
           weight = fq::detail::softmax_power(weight, offset);
           kept.sum[half] += weight;
-          weight *= shared.v.row_factor(quad_column(lane, n, i)) * scale;
+          const int column = quad_column(lane, n, i);
+          weight *= shared.v.row_factor(column) * scale;
+          if (!keeps(shared, row + quad_row(lane, i), column)) weight = 0.0f;
         }
     }
     shared.weights.store(kept.scores, row, lane);
@@ -150,6 +162,11 @@ struct AttentionForward {
       load_keys(t, shared, key);
       if (t.thread < keys && !data.hides(shared.place.mask, key + t.thread))
         shared.visible[i & 1] = 1;  // all threads write the same
+      if constexpr (drops) {
+        const Place& own = shared.place;
+        data.template fill<threads>(shared.keep, data.weight_index(own.sample, own.head, own.query, key),
+                                    t.thread);
+      }
       return;
     }
     if constexpr (Phase == 3)
@@ -176,7 +193,7 @@ struct AttentionForward {
     const float(&parts)[4] = shared.row_parts[row];
     const float sum = (parts[0] + parts[1]) + (parts[2] + parts[3]),
                 share = sum == 0.0f ? 0.0f : 1.0f / sum,  // a row without visible keys is 0
-        factor = loops::inverse_scale(kept.bound.scale());
+        factor = loops::inverse_scale(kept.bound.scale()) * (drops ? data.kept_scale : 1.0f);
     float* to = y.at(shared.place.sample, shared.place.head, query) + shared.place.column;
     for (int n = 0; n < columns / 8; ++n)
       store_pair(to, quad_column(lane, n, 0), data.shape.value_width - shared.place.column,
@@ -187,18 +204,23 @@ struct AttentionForward {
   }
 };
 
-template <int width>
+template <int width, bool drops>
 void launch(const fq::detail::AttentionInputs& inputs, fq::detail::HeadRows& y, Tensor& log_sums) {
-  const AttentionForward<width> body(inputs, y, log_sums);
+  const AttentionForward<width, drops> body(inputs, y, log_sums);
   launch_steps(y.tensor.device(), body.blocks(), body);
+}
+
+template <bool drops>
+void launch_for_width(const fq::detail::AttentionInputs& inputs, fq::detail::HeadRows& y, Tensor& log_sums) {
+  const std::int64_t widest = std::max(inputs.shape.width, inputs.shape.value_width);
+  if (widest <= 64) return launch<64, drops>(inputs, y, log_sums);
+  widest <= 128 ? launch<128, drops>(inputs, y, log_sums) : launch<256, drops>(inputs, y, log_sums);
 }
 
 }  // namespace
 
 void attention(const fq::detail::AttentionInputs& inputs, fq::detail::HeadRows& y, Tensor& log_sums) {
-  const std::int64_t widest = std::max(inputs.shape.width, inputs.shape.value_width);
-  if (widest <= 64) return launch<64>(inputs, y, log_sums);
-  widest <= 128 ? launch<128>(inputs, y, log_sums) : launch<256>(inputs, y, log_sums);
+  inputs.dropout ? launch_for_width<true>(inputs, y, log_sums) : launch_for_width<false>(inputs, y, log_sums);
 }
 
 }  // namespace fq::cuda

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "fakequant/core/backend/cuda/attention/attention_tiles.cuh"
 #include "fakequant/core/backend/kernel_columns.h"
@@ -22,8 +23,9 @@ struct GradientData {
 ///     of keys:     dV = P^T dY, dK = dS^T Q
 ///     of queries:  dQ = dS K
 ///
-/// Here dS = scale * P * (dY V^T - row sums). Products of `exact` have 22 bits, else 11.
-template <int width, bool exact, bool of_keys>
+/// Here dS = scale * P * (dY V^T - row sums). Products of `exact` have 22 bits, else 11. With `drops`, P of
+/// dV and dY V^T are multiplied by the mask of dropout.
+template <int width, bool exact, bool of_keys, bool drops>
 struct AttentionGradients {
   static constexpr int warps = 512 / width, threads = warps * warp_threads,
                        least_blocks = width > 64 || of_keys ? 1 : 2;
@@ -43,6 +45,7 @@ struct AttentionGradients {
     int head, first;
     const float* mask;  // of the head of queries
   };
+  struct Nothing {};
   struct Shared {
     HalfTile<rows, width, exact> own, own_outputs;        // K and V, or Q and dY
     HalfTile<others, width, exact> other, other_outputs;  // Q and dY, or K and V
@@ -52,6 +55,7 @@ struct AttentionGradients {
     Place place;
     OtherPlace from;
     int visible[2];
+    std::conditional_t<drops, KeepTile<of_keys ? others : rows, of_keys ? rows : others>, Nothing> keep;
   };
   struct Kept {
     Quad weights[others / 8], slopes[others / 8];  // P and dS
@@ -155,6 +159,18 @@ struct AttentionGradients {
     const int key = (of_keys ? own.first : from.first) + t.thread;
     if (t.thread < (of_keys ? rows : others) && !data.forward.hides(from.mask, key))
       shared.visible[step & 1] = 1;  // all threads write the same
+    if constexpr (drops) {
+      const std::int64_t first =
+          data.forward.weight_index(own.sample, of_keys ? from.head : own.head,
+                                    of_keys ? from.first : own.first, of_keys ? own.first : from.first);
+      data.forward.template fill<threads>(shared.keep, first, t.thread);
+    }
+  }
+  FQ_HD bool keeps(const Shared& shared, int row, int column) const {
+    if constexpr (drops)
+      return shared.keep.keeps(of_keys ? column : row, of_keys ? row : column);
+    else
+      return true;
   }
   /// Returns whether the warp's rows and the tile of the other side have no visible pair.
   FQ_HD bool skips(int warp, const Shared& shared, int step) const {
@@ -172,11 +188,13 @@ struct AttentionGradients {
     add_row_products(shared.own, row, shared.other, mma_steps(shape().width), lane, kept.weights);
     add_row_products(shared.own_outputs, row, shared.other_outputs, mma_steps(shape().value_width), lane,
                      kept.slopes);
+    if constexpr (drops) drop_slopes(row, lane, shared, kept.slopes);
     const float bound = of_keys ? largest_factor(shared.other_outputs) : 0.0f,
                 rescaled = kept.value_bound.raise(bound), scale = kept.value_bound.scale();
     if constexpr (of_keys)
       for (Quad& quad : kept.values)
         for (float& sum : quad) sum *= rescaled;
+    FQ_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int own = row + quad_row(lane, 2 * half);
       make_scores(score_row(shared.from, shared.place.first + own),
@@ -184,17 +202,33 @@ struct AttentionGradients {
                   lane, half, kept.weights);
       std::uint32_t largest = 0;
       FQ_UNROLL
-      for (int n = 0; n < others / 8; ++n)
+      for (int n = 0; n < others / 8; ++n) {
+        FQ_UNROLL
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
           const int column = quad_column(lane, n, i);
           differentiate(own, column, shared, kept.weights[n][i], kept.slopes[n][i]);
           const std::uint32_t magnitude = loops::finite_magnitude(kept.slopes[n][i]);
           largest = magnitude > largest ? magnitude : largest;
-          if (of_keys) kept.weights[n][i] *= shared.other_outputs.row_factor(column) * scale;
+          if (of_keys)
+            kept.weights[n][i] = keeps(shared, own, column)
+                                     ? kept.weights[n][i] * (shared.other_outputs.row_factor(column) * scale)
+                                     : 0.0f;
         }
+      }
       shared.row_parts[own][lane % 4] = std::bit_cast<float>(largest);
     }
     if constexpr (of_keys) shared.weights.store(kept.weights, row, lane);
+  }
+  /// Multiplies the sums of products dy v by the mask of dropout.
+  FQ_HD void drop_slopes(int row, int lane, const Shared& shared, Quad (&slopes)[others / 8]) const {
+    FQ_UNROLL
+    for (int n = 0; n < others / 8; ++n) {
+      FQ_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const bool keep = keeps(shared, row + quad_row(lane, i), quad_column(lane, n, i));
+        slopes[n][i] = keep ? slopes[n][i] * data.forward.kept_scale : 0.0f;
+      }
+    }
   }
   FQ_HD ScoreRow score_row(const OtherPlace& from, int row) const {
     return of_keys ? data.forward.row_of_key(from.mask, row, from.first)
@@ -249,11 +283,10 @@ struct AttentionGradients {
   }
 
   FQ_HD void write(const Place& own, int row, int lane, const Quad (&sums)[columns / 8],
-                   const HeadData<float>& to, std::int64_t size, int half, const WeightBound& bound) const {
+                   const HeadData<float>& to, std::int64_t size, int half, float factor) const {
     const std::int64_t at = own.first + row + quad_row(lane, 2 * half);
     if (at >= own_rows()) return;
     float* out = to.at(own.sample, of_keys ? own.kv_head : own.head, at) + own.column;
-    const float factor = loops::inverse_scale(bound.scale());
     for (int n = 0; n < columns / 8; ++n)
       store_pair(out, quad_column(lane, n, 0), size - own.column, sums[n][2 * half] * factor,
                  sums[n][2 * half + 1] * factor);
@@ -263,9 +296,11 @@ struct AttentionGradients {
   FQ_HD void end(Thread t, const Shared& shared, const Kept& kept) const {
     const int lane = t.thread % warp_threads, row = t.thread / warp_threads * warp_rows;
     const Place& own = shared.place;
-    write(own, row, lane, kept.gradient, of_keys ? data.dk : data.dq, shape().width, half, kept.bounds[half]);
+    write(own, row, lane, kept.gradient, of_keys ? data.dk : data.dq, shape().width, half,
+          loops::inverse_scale(kept.bounds[half].scale()));
     if constexpr (of_keys)
-      write(own, row, lane, kept.values, data.dv, shape().value_width, half, kept.value_bound);
+      write(own, row, lane, kept.values, data.dv, shape().value_width, half,
+            loops::inverse_scale(kept.value_bound.scale()) * (drops ? data.forward.kept_scale : 1.0f));
   }
 };
 
@@ -314,20 +349,20 @@ struct OutputRowSums {
   }
 };
 
-template <int width, bool exact>
+template <int width, bool exact, bool drops>
 void launch(const GradientData& data, Device device) {
-  const AttentionGradients<width, exact, true> keys(data);
+  const AttentionGradients<width, exact, true, drops> keys(data);
   launch_steps(device, keys.blocks(), keys);
-  const AttentionGradients<width, exact, false> queries(data);
+  const AttentionGradients<width, exact, false, drops> queries(data);
   launch_steps(device, queries.blocks(), queries);
 }
 
-template <bool exact>
+template <bool exact, bool drops>
 void launch_for_width(const GradientData& data, Device device) {
   const auto& shape = data.forward.shape;
   const std::int64_t widest = std::max(shape.width, shape.value_width);
-  if (widest <= 64) return launch<64, exact>(data, device);
-  widest <= 128 ? launch<128, exact>(data, device) : launch<256, exact>(data, device);
+  if (widest <= 64) return launch<64, exact, drops>(data, device);
+  widest <= 128 ? launch<128, exact, drops>(data, device) : launch<256, exact, drops>(data, device);
 }
 
 }  // namespace
@@ -347,7 +382,10 @@ void attention_backward(const fq::detail::AttentionInputs& inputs, const fq::det
   const GradientData data{AttentionData(inputs),        head_data(dy),         device_data<float>(log_sums),
                           device_data<float>(row_sums), mutable_head_data(dq), mutable_head_data(dk),
                           mutable_head_data(dv)};
-  exact ? launch_for_width<true>(data, device) : launch_for_width<false>(data, device);
+  if (inputs.dropout)
+    exact ? launch_for_width<true, true>(data, device) : launch_for_width<false, true>(data, device);
+  else
+    exact ? launch_for_width<true, false>(data, device) : launch_for_width<false, false>(data, device);
 }
 
 }  // namespace fq::cuda

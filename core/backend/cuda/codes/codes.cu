@@ -66,6 +66,7 @@ struct Quantize {
       bits |= static_cast<unsigned>(scalar::mask_closed(v[j], row.mask_lower, row.amax)) << j;
     }
     store_codes(out.codes, out.format, first, count, values);
+    if (out.factors != nullptr) out.store_factors(first, count, values);
     if (out.mask != nullptr) out.mask[first / 8] = static_cast<std::uint8_t>(bits);
     if (nan) raise(out.alarm);
   }
@@ -209,7 +210,8 @@ void quantize(std::span<const QuantizeCall> calls) {
     return axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockMap>(calls);
   }
   for (const auto& call : calls) {
-    if (call.x.numel() == 0 || quantize_code_columns(call)) continue;
+    // Nor does it make factors.
+    if (call.x.numel() == 0 || (!call.out.factors.defined() && quantize_code_columns(call))) continue;
     has_row_blocks(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
   }
 }

@@ -13,15 +13,32 @@ namespace fq::cuda {
 struct GroupCodes {
   void* codes;
   std::uint8_t* mask;  // may be null
+  bfloat16* factors;   // may be null
   CodeFormat format;
   Alarm alarm;
 
   [[nodiscard]] static GroupCodes of(QuantizedTensor& out, const std::string& nan_text) {
     return {mutable_device_data<void>(out.codes), mutable_device_data<std::uint8_t>(out.mask),
-            CodeFormat::of(out.grid.format), cuda::alarm(out.codes.device(), nan_text)};
+            mutable_device_data<bfloat16>(out.factors), CodeFormat::of(out.grid.format),
+            cuda::alarm(out.codes.device(), nan_text)};
   }
   [[nodiscard]] FQ_HD RowCodes row(float scale, float amax) const {
     return RowCodes(format, grid_row(format.grid, scale, amax));
+  }
+
+  /// Stores the numbers of integer codes.
+  FQ_HD void store_factors(std::int64_t first, int count, const std::uint8_t (&bytes)[group_size]) const {
+    float q[group_size];
+    for (int j = 0; j < group_size; ++j)
+      q[j] = format.dtype == DType::i8 ? static_cast<float>(static_cast<std::int8_t>(bytes[j]))
+                                       : static_cast<float>(bytes[j]);
+    store_converted(factors + first, count, q);
+  }
+  /// Stores the numbers of codes. An integer code of -0 becomes 0, as it has no sign.
+  FQ_HD void store_factors(std::int64_t first, int count, const float (&q)[group_size]) const {
+    float own[group_size];
+    for (int j = 0; j < group_size; ++j) own[j] = format.grid.integer ? q[j] + 0.0f : q[j];
+    store_converted(factors + first, count, own);
   }
 
   FQ_HD void put(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
@@ -31,6 +48,7 @@ struct GroupCodes {
       std::uint8_t bytes[group_size];
       for (int j = 0; j < group_size; ++j) bytes[j] = scalar::is_nan_(v[j]) ? std::uint8_t{0} : of.byte(v[j]);
       store_group(static_cast<std::uint8_t*>(codes) + first, count, bytes);
+      if (factors != nullptr) store_factors(first, count, bytes);
     } else {
       float q[group_size];
       if (few)
@@ -39,6 +57,7 @@ struct GroupCodes {
         for (int j = 0; j < group_size; ++j) q[j] = format.code(v[j], of.row);
       for (int j = 0; j < group_size; ++j) q[j] = scalar::is_nan_(v[j]) ? 0.0f : q[j];
       store_codes(codes, format, first, count, q);
+      if (factors != nullptr) store_factors(first, count, q);
     }
     unsigned bits = 0;
     bool nan = false;

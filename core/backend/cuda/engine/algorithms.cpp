@@ -33,6 +33,12 @@ float measure_time(const cublasLtMatmulAlgo_t& algorithm,
   return milliseconds;
 }
 
+Tensor random_factors(std::int64_t count, DType dtype, std::uint32_t key, Device device) {
+  Tensor out = Tensor::empty({count}, dtype, device);
+  fill_factors(out, key);
+  return out;
+}
+
 }  // namespace
 
 std::vector<cublasLtMatmulAlgo_t> algorithms(cublasLtHandle_t handle, const MatmulCall& call,
@@ -76,6 +82,34 @@ cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& all,
       least = own;
     }
   return all[best];
+}
+
+// The results start as zeros, because a product does not write the gaps between strided rows.
+ProductProbe::ProductProbe(const MatmulCall& call, DType factor, Device device)
+    : left_(random_factors(call.extents[0], factor, 1, device)),
+      right_(random_factors(call.extents[1], factor, 2, device)) {
+  for (Tensor& result : results_) result = Tensor::zeros({call.extents[2]}, DType::f32, device);
+}
+
+std::int64_t ProductProbe::bytes(const MatmulCall& call, DType factor) {
+  return (call.extents[0] + call.extents[1]) * bit_width(factor) / 8 + call.extents[2] * 8;
+}
+
+MatmulMemory ProductProbe::memory(bool second) {
+  return {left_.raw(), right_.raw(), results_[second ? 1 : 0].mutable_raw()};
+}
+
+std::vector<cublasLtMatmulAlgo_t> ProductProbe::with_equal_bits(const std::vector<cublasLtMatmulAlgo_t>& all,
+                                                                const Run& run) {
+  std::vector<cublasLtMatmulAlgo_t> out{all.front()};
+  if (run(all.front(), memory(false)) != CUBLAS_STATUS_SUCCESS) return out;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    if (run(all[i], memory(true)) != CUBLAS_STATUS_SUCCESS) continue;
+    Tensor differ = Tensor::zeros({}, DType::i32, left_.device());
+    find_difference(results_[0], results_[1], differ);
+    if (differ.to_vector<std::int32_t>().front() == 0) out.push_back(all[i]);
+  }
+  return out;
 }
 
 }  // namespace fq::cuda

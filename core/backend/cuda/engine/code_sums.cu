@@ -1,8 +1,10 @@
+#include "fakequant/core/backend/cuda/engine/algorithms.h"
 #include "fakequant/core/backend/cuda/engine/exact_products.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/numerics/detail/philox.h"
 
 namespace fq::cuda {
 namespace {
@@ -71,6 +73,38 @@ struct AddPart {
   }
 };
 
+/// Writes numbers of random sign and significand, with magnitudes from 1/8 to 2.
+template <class T>
+struct RandomFactors {
+  std::uint32_t key;
+  T* out;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size];
+    for (int half = 0; half < 2; ++half) {
+      const auto words =
+          fq::detail::philox_words({static_cast<std::uint32_t>(first / 4 + half), 0, 0, 0}, {key, 0});
+      for (int j = 0; j < 4; ++j) {
+        const std::uint32_t word = words[static_cast<std::size_t>(j)], exponent = 127 - word % 4;
+        v[4 * half + j] = std::bit_cast<float>((word & 0x807FFFFCu) | exponent << 23);
+      }
+    }
+    store_converted(out + first, count, v);
+  }
+};
+
+/// Sets `differ` to 1 if an element of a and b differs.
+struct FindDifference {
+  const std::uint32_t *a, *b;
+  std::int32_t* differ;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    std::uint32_t left[group_size], right[group_size];
+    load_group(a + first, count, left);
+    load_group(b + first, count, right);
+    for (int j = 0; j < group_size; ++j)
+      if (left[j] != right[j]) *differ = 1;  // all threads write the same
+  }
+};
+
 template <class Code>
 void decode(const void* codes, std::int64_t count, DType dtype, void* values, Device device) {
   const auto* from = static_cast<const Code*>(codes);
@@ -112,6 +146,20 @@ void add_part(const float* part, std::int64_t count, bool first, std::int32_t* s
   if (!first) note_read(sums, count * 4);
   note_written(sums, count * 4);
   launch_each(device, count, AddPart{part, first, sums});
+}
+
+void fill_factors(Tensor& out, std::uint32_t key) {
+  const Device device = out.device();
+  if (out.dtype() == DType::bf16)
+    launch_groups(device, out.numel(), RandomFactors<bfloat16>{key, mutable_device_data<bfloat16>(out)});
+  else
+    launch_groups(device, out.numel(), RandomFactors<float>{key, mutable_device_data<float>(out)});
+}
+
+void find_difference(const Tensor& a, const Tensor& b, Tensor& differ) {
+  launch_groups(a.device(), a.numel(),
+                FindDifference{device_data<std::uint32_t>(a), device_data<std::uint32_t>(b),
+                               mutable_device_data<std::int32_t>(differ)});
 }
 
 }  // namespace fq::cuda

@@ -86,6 +86,7 @@ MatmulCall MatmulCall::of(const Matrix& a, const Matrix& b, const Product& c, st
               left.length,       left.count,        left.stride,        left.batch_stride, right.length,
               right.count,       right.stride,      right.batch_stride, out.stride,        out.batch_stride,
               alignment(a.data), alignment(b.data), alignment(c.data)};
+  call.extents = {left.extent(batch), right.extent(batch), out.extent(batch)};
   return call;
 }
 
@@ -136,21 +137,56 @@ Multiplier& multiplier(Device device) {
 
 /// Choice of a product's algorithm.
 enum class Choice : unsigned char {
-  first,    ///< floats: the first proposal of cuBLASLt, which depends only on the shape and keeps the bits
-  fastest,  ///< codes: the fastest, as every algorithm is exact
-  for_now   ///< captured codes, which cannot be timed: the first proposal for now, the fastest later
+  first,             ///< the first proposal of cuBLASLt, which depends only on the shape
+  fastest,           ///< codes: the fastest, as every algorithm is exact
+  fastest_of_equals  ///< floats: the fastest proposal with the bits of the first one
 };
 
-template <class Run>
+constexpr std::int64_t kFewProducts = std::int64_t{1} << 22;  // a product of fewer takes microseconds
+constexpr std::int64_t kProbeBytes = std::int64_t{1} << 30;
+
+// Timing runs the kernels, so products that add to their destination are never timed.
+Choice choice_of(const MatmulCall& call, const Matrix& a, const Matrix& b, const Product& c,
+                 std::int64_t batch) {
+  if (c.added || a.dtype == DType::f64) return Choice::first;
+  if (a.dtype == DType::i8) return Choice::fastest;
+  // Few terms do not show the order of a sum.
+  const bool timed = a.columns >= 32 && batch * a.rows * a.columns * b.columns >= kFewProducts &&
+                     ProductProbe::bytes(call, a.dtype) <= kProbeBytes;
+  return timed ? Choice::fastest_of_equals : Choice::first;
+}
+
+/// Returns the fastest of the proposals that give the bits of the first one. Bits then do not depend on
+/// times.
+cublasLtMatmulAlgo_t fastest_of_equals(const std::vector<cublasLtMatmulAlgo_t>& found, const MatmulCall& call,
+                                       DType factor, Device device, const ProductProbe::Run& run) {
+  try {
+    ProductProbe probe(call, factor, device);
+    const auto equal = probe.with_equal_bits(found, run);
+    const auto run_probe = [&](const auto& algorithm) { return run(algorithm, probe.memory(false)); };
+    return equal.size() > 1 ? fastest(equal, run_probe, device_stream(device)) : found.front();
+  } catch (const SystemError&) {  // memory is short
+    return found.front();
+  }
+}
+
 cublasLtMatmulAlgo_t choose_algorithm(Multiplier& own, const MatmulCall& call, const MatmulMemory& memory,
-                                      Choice choice, cudaStream_t stream, const Run& run) {
+                                      Choice choice, DType factor, Device device,
+                                      const ProductProbe::Run& run) {
   const std::scoped_lock lock(own.mutex);
   const auto known = own.chosen.find(call.key);
   if (known != own.chosen.end()) return known->second;
-  const auto found = algorithms(own.handle, call, memory, kWorkspace, choice == Choice::fastest ? 8 : 1);
-  if (choice == Choice::for_now) return found.front();
-  return own.chosen.emplace(call.key, found.size() > 1 ? fastest(found, run, stream) : found.front())
-      .first->second;
+  // A captured product cannot be timed: it uses the first proposal, and a later product is timed.
+  const bool captured = capturing(device) != nullptr, timed = choice != Choice::first;
+  const auto found = algorithms(own.handle, call, memory, kWorkspace, timed && !captured ? 8 : 1);
+  if (timed && captured) return found.front();
+  cublasLtMatmulAlgo_t best = found.front();
+  if (found.size() > 1 && choice == Choice::fastest)
+    best = fastest(
+        found, [&](const auto& algorithm) { return run(algorithm, memory); }, device_stream(device));
+  if (found.size() > 1 && choice == Choice::fastest_of_equals)
+    best = fastest_of_equals(found, call, factor, device, run);
+  return own.chosen.emplace(call.key, best).first->second;
 }
 
 /// Writes zeros, for a product over zero terms.
@@ -187,17 +223,17 @@ void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch
   const auto call = MatmulCall::of(a, b, c, batch);
   const cudaDataType scale = matmul_types(a.dtype).scale;
   const Scalar one(scale, 1), beta(scale, c.added ? 1 : 0);
-  const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
-    return blas_lt().Matmul(own.handle, call.operation.get(), one.bytes.data(), b.data, call.left.get(),
-                            a.data, call.right.get(), beta.bytes.data(), c.data, call.out.get(), c.data,
-                            call.out.get(), &algorithm, own.workspace.mutable_data(),
+  const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, const MatmulMemory& memory) {
+    return blas_lt().Matmul(own.handle, call.operation.get(), one.bytes.data(), memory.left, call.left.get(),
+                            memory.right, call.right.get(), beta.bytes.data(), memory.out, call.out.get(),
+                            memory.out, call.out.get(), &algorithm, own.workspace.mutable_data(),
                             static_cast<std::size_t>(kWorkspace), stream);
   };
-  // Timing runs the kernels, so products that add to their destination are never timed.
-  const Choice codes = capturing(device) == nullptr ? Choice::fastest : Choice::for_now;
-  const Choice choice = a.dtype == DType::i8 && !c.added ? codes : Choice::first;
+  const MatmulMemory memory{b.data, a.data, c.data};
+  const auto algorithm =
+      choose_algorithm(own, call, memory, choice_of(call, a, b, c, batch), a.dtype, device, run);
   note_product(a, b, c, batch);
-  check(run(choose_algorithm(own, call, {b.data, a.data, c.data}, choice, stream, run)), "cublasLtMatmul");
+  check(run(algorithm, memory), "cublasLtMatmul");
 }
 
 }  // namespace fq::cuda

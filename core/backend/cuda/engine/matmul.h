@@ -59,6 +59,10 @@ struct MatmulColumns {
   [[nodiscard]] static MatmulColumns of(std::int64_t rows, std::int64_t columns, std::int64_t stride,
                                         std::int64_t batch_stride);
   [[nodiscard]] static MatmulColumns of(const Matrix& m);
+  /// Returns the number of elements from the first one to the last one of a batch.
+  [[nodiscard]] std::int64_t extent(std::int64_t batch) const {
+    return (batch - 1) * batch_stride + (count - 1) * stride + length;
+  }
   [[nodiscard]] MatrixLayout layout(cudaDataType type, std::int64_t batch) const;
 };
 
@@ -69,8 +73,9 @@ struct MatmulCall {
   using Key = std::array<std::int64_t, 18>;
 
   Operation operation;
-  MatrixLayout left, right, out;  ///< layouts for cuBLASLt: b, a and c
-  Key key;                        ///< all properties that determine cuBLASLt's choice
+  MatrixLayout left, right, out;        ///< layouts for cuBLASLt: b, a and c
+  Key key;                              ///< all properties that determine cuBLASLt's choice
+  std::array<std::int64_t, 3> extents;  ///< number of elements from the first to the last one of each layout
 
   [[nodiscard]] static MatmulCall of(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch);
 };
