@@ -25,6 +25,13 @@ struct StridedBits {
   [[nodiscard]] bool whole_bytes() const { return (source | target | step_x | step_y | count) % 8 == 0; }
 };
 
+/// A copy between two addresses of one device.
+struct RunCopy {
+  StridedBits bits;
+  const void* in;
+  void* out;
+};
+
 /// Weighted sums along one axis: a sparse matrix that multiplies each fibre of a tensor along the axis.
 /// Row j of the result is the sum over k in [begin[j], begin[j + 1]) of weight[k] * element from[k], in that
 /// order and in f64; an empty row is 0.
