@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/tape.h"
@@ -78,6 +79,15 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
       "quantize", std::move(codes), {x},
       [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; },
       std::move(attributes));
+}
+
+Variable attach_joined_codes(const std::vector<Variable>& parts, QuantizedTensor codes) {
+  std::vector<std::int64_t> rows;
+  for (const auto& part : parts) rows.push_back(part.dim(0));
+  const auto backward = [mask = codes.mask, rows](const Tensor& dy) {
+    return detail::split_rows(detail::masked_gradient(dy, mask), rows);
+  };
+  return detail::record("quantize", std::move(codes), parts, backward);
 }
 
 Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned, bool shared) {
