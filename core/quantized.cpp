@@ -100,12 +100,13 @@ Tensor dequantize(const QuantizedTensor& x) {
 
 namespace {
 
-/// A tensor in the form that its kernel requires, and its output codes.
+/// A tensor in the form that its kernel requires, and its output codes, which `allocate` allocates.
 struct Quantizing {
   Tensor x;
   QuantizedTensor out;
+  bool with_mask, with_factors = false;
 
-  Quantizing(const Tensor& input, const Grid& grid, bool with_mask) {
+  Quantizing(const Tensor& input, const Grid& grid, bool mask) : with_mask(mask) {
     FQ_CHECK(input.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
     FQ_CHECK(grid.scale.defined() && (grid.amax.defined() || !with_mask), "quantize",
              "the grid of {} is undefined", detail::quantizer_label(grid.name));
@@ -114,24 +115,61 @@ struct Quantizing {
     detail::check_device(grid, input, "quantize");
     // f64 and 16-bit inputs are rounded or widened to f32 first: all kernels divide in f32.
     x = input.to(DType::f32);
-    out = {Tensor::empty(x.shape(), grid.format.code_dtype(), x.device(), x.layout()), grid, {}};
-    if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+    out.grid = grid;
+  }
+  [[nodiscard]] DType code_dtype() const { return out.grid.format.code_dtype(); }
+  /// Returns whether the outputs can follow the outputs of `before` in memory.
+  [[nodiscard]] bool follows(const Quantizing& before) const {
+    constexpr std::int64_t aligned = 128;  // elements: 16 bytes of a mask, for vector loads
+    return x.rank() == 2 && before.x.rank() == 2 && x.dim(1) == before.x.dim(1) &&
+           before.x.numel() % aligned == 0 && x.device() == before.x.device() &&
+           code_dtype() == before.code_dtype() && with_mask == before.with_mask &&
+           with_factors == before.with_factors;
   }
   /// Requests factors, where one pass makes them together with the codes.
   void add_factors() {
     const auto& by = out.grid.granularity;
     const bool one_axis = by.is_per_tensor() || by.single_axis(x.rank()) >= 0;
-    if (x.device().is_cuda() && one_axis && bit_width(out.codes.dtype()) == 8)
-      out.factors = Tensor::empty(x.shape(), DType::bf16, x.device(), x.layout());
+    with_factors = x.device().is_cuda() && one_axis && bit_width(code_dtype()) == 8;
   }
   [[nodiscard]] detail::QuantizeCall call() { return {x, out, detail::nan_message(out.grid)}; }
 };
+
+/// Allocates one output of tensors whose rows lie side by side.
+void allocate_rows(std::span<Quantizing> group, DType dtype, Tensor QuantizedTensor::*output) {
+  const Tensor& x = group[0].x;
+  if (group.size() == 1) {
+    group[0].out.*output = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
+    return;
+  }
+  std::int64_t rows = 0;
+  for (const auto& one : group) rows += one.x.dim(0);
+  const Tensor all = Tensor::empty({rows, x.dim(1)}, dtype, x.device());
+  std::int64_t first = 0;
+  for (auto& one : group) {
+    one.out.*output = all.slice(first, first + one.x.dim(0));
+    first += one.x.dim(0);
+  }
+}
+
+/// Allocates codes, masks and factors. Neighbouring matrices with rows of one size lie side by side, so that
+/// layers of one input can multiply them as one matrix (adjacent_rows).
+void allocate(std::span<Quantizing> all) {
+  for (std::size_t begin = 0, end = 1; begin < all.size(); begin = end++) {
+    while (end < all.size() && all[end].follows(all[end - 1])) ++end;
+    const auto group = all.subspan(begin, end - begin);
+    allocate_rows(group, group[0].code_dtype(), &QuantizedTensor::codes);
+    if (group[0].with_mask) allocate_rows(group, DType::u1, &QuantizedTensor::mask);
+    if (group[0].with_factors) allocate_rows(group, DType::bf16, &QuantizedTensor::factors);
+  }
+}
 
 }  // namespace
 
 QuantizedTensor quantize(const Tensor& x, const Grid& grid, bool with_mask) {
   const ProfileScope profile("quantize");
   Quantizing one(x, grid, with_mask);
+  allocate(std::span(&one, 1));
   const detail::QuantizeCall call = one.call();
   detail::run(x.device(), &Kernels::quantize, std::span(&call, 1));
   return one.out;
@@ -140,17 +178,17 @@ QuantizedTensor quantize(const Tensor& x, const Grid& grid, bool with_mask) {
 std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests) {
   const ProfileScope profile("quantize");
   std::vector<Quantizing> all;
-  // The calls below point into `all`, which must not grow beyond this.
-  all.reserve(requests.size());
-  std::vector<detail::QuantizeCall> calls;
   for (const auto& request : requests) {
     Quantizing& one = all.emplace_back(request.x, request.grid, request.with_mask);
+    if (request.with_factors) one.add_factors();
     FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
              "{} is on {}, another on {}: use one device", detail::quantizer_label(request.grid.name),
              to_string(one.x.device()), to_string(all.front().x.device()));
-    if (request.with_factors) one.add_factors();
-    calls.push_back(one.call());
   }
+  allocate(all);
+  // The calls point into `all`, which does not grow any more.
+  std::vector<detail::QuantizeCall> calls;
+  for (auto& one : all) calls.push_back(one.call());
   if (!calls.empty()) detail::run(all.front().x.device(), &Kernels::quantize, calls);
   std::vector<QuantizedTensor> out;
   for (auto& one : all) out.push_back(std::move(one.out));

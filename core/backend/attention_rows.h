@@ -84,13 +84,15 @@ FQ_HD T attention_gradient(T dp, T p, T sum, T scale) {
   return p * (dp - sum) * scale;
 }
 
-/// Pairs of elements of heads to rotate.
+/// Pairs of elements to rotate, in rows of one or several heads. Elements after the pairs are unchanged.
 struct Rotation {
-  std::int64_t rows, width;  ///< positions, and elements per head
-  std::int64_t pairs;        ///< number of rotated pairs; later elements are unchanged
+  std::int64_t rows, width;  ///< positions, and elements per row
+  std::int64_t pairs;        ///< number of rotated pairs of a head
   bool interleaved;          ///< whether neighbours form a pair; else elements half of the rotated size apart
   bool back;                 ///< whether to rotate by the negative angles
+  std::int64_t heads = 1;    ///< heads of 2 * pairs elements, side by side
 
+  /// Returns the positions of a pair in its head.
   [[nodiscard]] FQ_HD std::int64_t left(std::int64_t pair) const { return interleaved ? 2 * pair : pair; }
   [[nodiscard]] FQ_HD std::int64_t right(std::int64_t pair) const {
     return interleaved ? 2 * pair + 1 : pair + pairs;

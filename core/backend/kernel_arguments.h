@@ -41,6 +41,13 @@ struct RowNormCall {
   const std::string& nan_text;
 };
 
+/// A copy between two addresses of one device.
+struct RunCopy {
+  StridedBits bits;
+  const void* in;
+  void* out;
+};
+
 /// Weighted sums along one axis: a sparse matrix that multiplies each fibre of a tensor along the axis.
 /// Row j of the result is the sum over k in [begin[j], begin[j + 1]) of weight[k] * element from[k], in that
 /// order and in f64; an empty row is 0.

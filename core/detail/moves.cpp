@@ -1,5 +1,7 @@
 #include "fakequant/core/detail/moves.h"
 
+#include <utility>
+
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/blocks/detail/walk.h"
 #include "fakequant/core/detail/check.h"
@@ -107,15 +109,16 @@ Tensor moved_back(const Tensor& dy, const Move& move, const Shape& shape) {
 namespace fq::detail {
 namespace {
 
-/// Clears the unused bits after the last element.
+/// Clears the unused bits after the last element of a packed type.
 void clear_last_byte(Tensor& out) {
+  if (bit_width(out.dtype()) >= 8) return;
   auto* last = static_cast<std::byte*>(out.mutable_raw()) + out.nbytes() - 1;
   run(out.device(), &Kernels::fill_bytes, last, 0, std::size_t{1}, out.device());
 }
 
-/// Copies `length` indices of the axis from index `from` of x to index `to` of y.
-void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length,
-                int axis) {
+/// Returns the copy of `length` indices of the axis from index `from` of x to index `to` of y.
+RunCopy range_copy(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length,
+                   int axis) {
   // In memory order a range of an axis is `outer` runs of contiguous bits, in any layout and for packed
   // elements.
   const auto a = memory_view(x.shape(), x.layout(), axis), b = memory_view(y.shape(), y.layout(), axis);
@@ -126,8 +129,13 @@ void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, 
                          a.size * a.inner * bits,
                          to * b.inner * bits,
                          b.size * b.inner * bits};
-  if (copy.runs * copy.count == 0) return;
-  run(y.device(), &Kernels::copy_runs, copy, x.raw(), y.mutable_raw(), y.device());
+  return {copy, x.raw(), y.mutable_raw()};
+}
+
+/// Runs the copies that have elements.
+void copy_runs(std::vector<RunCopy> copies, Device device) {
+  std::erase_if(copies, [](const RunCopy& copy) { return copy.bits.runs * copy.bits.count == 0; });
+  if (!copies.empty()) run(device, &Kernels::copy_runs, copies, device);
 }
 
 }  // namespace
@@ -151,11 +159,14 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   if (out.device().is_meta() || out.numel() == 0) return out;
   clear_last_byte(out);
   std::int64_t to = 0;
+  std::vector<Tensor> same;  // until the copies run
+  std::vector<RunCopy> copies;
   for (const auto& part : parts) {
-    const Tensor same = part.to(out.layout());
-    copy_range(same, 0, out, to, same.shape()[at], static_cast<int>(at));
-    to += same.shape()[at];
+    const Tensor& from = same.emplace_back(part.to(out.layout()));
+    copies.push_back(range_copy(from, 0, out, to, from.shape()[at], static_cast<int>(at)));
+    to += from.shape()[at];
   }
+  copy_runs(std::move(copies), out.device());
   return out;
 }
 
@@ -168,8 +179,40 @@ Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
   Tensor out = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
   if (out.device().is_meta() || out.numel() == 0) return out;
   clear_last_byte(out);
-  copy_range(x, begin, out, 0, end - begin, at);
+  copy_runs({range_copy(x, begin, out, 0, end - begin, at)}, out.device());
   return out;
+}
+
+std::vector<Tensor> split_rows(const Tensor& x, const std::vector<std::int64_t>& rows) {
+  std::vector<Tensor> out;
+  std::int64_t first = 0;
+  for (const std::int64_t count : rows) {
+    out.push_back(x.slice(first, first + count));
+    first += count;
+  }
+  return out;
+}
+
+Tensor adjacent_rows(const std::vector<Tensor>& parts) {
+  const Tensor& first = parts.at(0);
+  if (!first.defined() || first.rank() == 0 || first.numel() == 0 || first.raw() == nullptr) return {};
+  Shape shape = first.shape();
+  shape[0] = 0;
+  const auto* next = static_cast<const std::byte*>(first.raw());
+  for (const auto& part : parts) {
+    Shape other = part.shape();
+    const bool follows = part.rank() == first.rank() && part.dtype() == first.dtype() &&
+                         part.layout() == Layout::row_major && part.storage().shares(first.storage()) &&
+                         part.raw() == next && part.numel() * bit_width(part.dtype()) % 8 == 0;
+    if (!follows) return {};
+    next += part.nbytes();
+    shape[0] += std::exchange(other[0], shape[0] + other[0]);
+    if (other != shape) return {};
+  }
+  // The view keeps the parts, and with them the storage.
+  auto* begin = const_cast<void*>(first.raw());  // NOLINT(cppcoreguidelines-pro-type-const-cast): not written
+  return Tensor::borrow(
+      begin, shape, first.dtype(), [parts] {}, first.device());
 }
 
 }  // namespace fq::detail

@@ -32,6 +32,13 @@ namespace fq::detail {
 /// least 8 bits, and u1.
 [[nodiscard]] Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
 
+/// Returns views of rows along axis 0, with rows[i] rows each, in order. They share the storage of x.
+[[nodiscard]] std::vector<Tensor> split_rows(const Tensor& x, const std::vector<std::int64_t>& rows);
+/// Returns the rows of all parts along axis 0 as one tensor, without a copy, if the parts follow each other
+/// in one storage. Returns an undefined tensor otherwise, and if the parts differ in dtype or on another
+/// axis.
+[[nodiscard]] Tensor adjacent_rows(const std::vector<Tensor>& parts);
+
 // Fill values as unsigned integers of the width of an element.
 
 /// Calls `f` with the bits of `value` for f32 and f64, and with 0 for other types of 8, 16, 32 or 64 bits.

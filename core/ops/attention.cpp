@@ -187,7 +187,7 @@ struct Arguments {
     return detail::TiledAttention::takes(shape, q.tensor.device(), q.tensor.dtype());
   }
   [[nodiscard]] detail::TiledAttention tiled() const {
-    return {shape, scores, false, added, backward_factor_dtype(q, k, v)};
+    return {shape, scores, detail::HeadOrder::heads, added, backward_factor_dtype(q, k, v)};
   }
   [[nodiscard]] std::vector<Variable> inputs(const Variable& mask) const {
     return {q.variable, k.variable, v.variable, mask};
@@ -232,6 +232,29 @@ Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double
       }
     return table.to(like.dtype());
   });
+}
+
+/// Records the rotation of x [.., rows, width].
+Variable record_rotation(const detail::Floats& x, const detail::Rotation& rotation, const Tensor& table,
+                         Attributes attributes) {
+  // The transpose of a rotation is the rotation by the negative angle. The magnitude is part of the table, so
+  // backward reads the same table.
+  const auto rotate = [table, rotation](const Tensor& from, bool back) {
+    detail::Rotation turn = rotation;
+    turn.back = back;
+    const Tensor rows = from.to(Layout::row_major);
+    Tensor y = detail::empty_like(rows);
+    detail::run(y.device(), &detail::Kernels::rotate, rows, table, turn, y);
+    return y;
+  };
+  const auto backward = [rotate](const Tensor& dy) { return std::vector<Tensor>{rotate(dy, true)}; };
+  Variable y =
+      detail::record(kRotary, rotate(x.tensor, false), {x.variable}, backward, std::move(attributes));
+  if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
+  const auto again = detail::recompute_function(x.variable);
+  if (!again) return y;
+  return detail::with_recompute(y,
+                                [rotate, again] { return Value(rotate(std::get<Tensor>(again()), false)); });
 }
 
 }  // namespace
@@ -299,35 +322,16 @@ Variable rotary(const Variable& input, const Rotary& options) {
   const auto given = static_cast<std::int64_t>(options.frequencies.size());
   FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: use one for each", given,
            dims / 2);
-  const detail::Rotation forward_rotation{rows.dim(-2), width, dims / 2, options.interleaved, false};
-  const auto frequencies = pair_frequencies(options, forward_rotation.pairs);
-  const Tensor table = angles(options, forward_rotation.rows, frequencies, rows);
-  // The transpose of a rotation is the rotation by the negative angle. The magnitude is part of the table, so
-  // backward reads the same table.
-  const auto apply_rotation = [table](const Tensor& from, const detail::Rotation& rotation) {
-    Tensor y = detail::empty_like(from);
-    detail::run(y.device(), &detail::Kernels::rotate, from, table, rotation, y);
-    return y;
+  const auto frequencies = pair_frequencies(options, dims / 2);
+  const auto attributes = [&] {
+    return Attributes{{"frequencies", frequencies},
+                      {"magnitude", options.magnitude},
+                      {"first", options.first},
+                      {"dims", dims},
+                      {"interleaved", options.interleaved}};
   };
-  const auto backward = [apply_rotation, forward_rotation](const Tensor& dy) {
-    detail::Rotation inverse = forward_rotation;
-    inverse.back = true;
-    return std::vector<Tensor>{apply_rotation(dy.to(Layout::row_major), inverse)};
-  };
-  Variable y = detail::record(kRotary, apply_rotation(rows, forward_rotation), {x.variable}, backward,
-                              detail::traced([&] {
-                                return Attributes{{"frequencies", frequencies},
-                                                  {"magnitude", options.magnitude},
-                                                  {"first", options.first},
-                                                  {"dims", dims},
-                                                  {"interleaved", options.interleaved}};
-                              }));
-  if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
-  const auto again = detail::recompute_function(x.variable);
-  if (!again) return y;
-  return detail::with_recompute(y, [apply_rotation, forward_rotation, again] {
-    return Value(apply_rotation(std::get<Tensor>(again()).to(Layout::row_major), forward_rotation));
-  });
+  return record_rotation(x, {rows.dim(-2), width, dims / 2, options.interleaved, false},
+                         angles(options, rows.dim(-2), frequencies, rows), detail::traced(attributes));
 }
 
 }  // namespace fq::ops
@@ -363,7 +367,7 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
     const ProfileScope profile(ops::kAttention, "forward");
     const AttentionRows lines{
         heads, rows, shape.keys, 0, options.causal, ops::attention_scale(options, shape), {}};
-    return TiledAttention{shape, lines, true, {}, ops::backward_factor_dtype(q, k, v)}.apply(
+    return TiledAttention{shape, lines, HeadOrder::rows, {}, ops::backward_factor_dtype(q, k, v)}.apply(
         ops::kAttention, q, k, v, {q.variable, k.variable, v.variable}, {});
   }
   if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {
@@ -384,6 +388,36 @@ Variable detail::attention_of_rows(const Variable& queries, const Variable& keys
                               c.get().to(row_major), factors);
   };
   return record(ops::kAttention, std::move(y), {q.variable, k.variable, v.variable}, backward);
+}
+
+Variable detail::attention_of_packed(const Variable& packed, std::int64_t heads, std::int64_t kv_heads,
+                                     const ops::AttentionOptions& options) {
+  const std::int64_t samples = packed.dim(0), length = packed.dim(1), all = heads + 2 * kv_heads,
+                     width = packed.dim(2) / all, keys = heads * width, values = keys + kv_heads * width;
+  FQ_CHECK(packed.dim(2) == all * width, ops::kAttention, "{} columns do not hold {} heads", packed.dim(2),
+           all);
+  const AttentionShape shape{samples, heads, kv_heads, length, length, width, width};
+  const auto x = floats(packed, ops::kAttention);
+  if (!TiledAttention::takes(shape, x.tensor.device(), x.tensor.dtype())) {
+    const auto part = [&](std::int64_t begin, std::int64_t end) {
+      return ops::slice(x.variable, -1, begin, end);
+    };
+    return attention_of_rows(part(0, keys), part(keys, values), part(values, packed.dim(2)), heads, options);
+  }
+  const ProfileScope profile(ops::kAttention, "forward");
+  const AttentionRows lines{heads, length, length, 0, options.causal, ops::attention_scale(options, shape),
+                            {}};
+  const DType factors = ops::backward_factor_dtype(x, x, x);
+  return TiledAttention{shape, lines, HeadOrder::packed, {}, factors}.apply(ops::kAttention, x, x, x,
+                                                                            {x.variable}, {});
+}
+
+Variable detail::rotary_of_rows(const Variable& input, std::int64_t heads, std::int64_t width,
+                                const ops::Rotary& options) {
+  const auto x = floats(input, ops::kRotary);
+  const Rotation rotation{x.tensor.dim(1), x.tensor.dim(2), width / 2, options.interleaved, false, heads};
+  const auto frequencies = ops::pair_frequencies(options, rotation.pairs);
+  return ops::record_rotation(x, rotation, ops::angles(options, rotation.rows, frequencies, x.tensor), {});
 }
 
 }  // namespace fq

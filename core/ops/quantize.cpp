@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/tape.h"
@@ -84,6 +85,17 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
         return detail::pass_gradient(call);
       },
       std::move(attributes));
+}
+
+Variable attach_joined_codes(const std::vector<Variable>& parts, QuantizedTensor codes) {
+  std::vector<std::int64_t> rows;
+  for (const auto& part : parts) rows.push_back(part.dim(0));
+  const auto backward = [mask = codes.mask, rows](detail::BackwardCall& call) {
+    call.dy.add_mask(mask);
+    const auto gradients = detail::split_rows(call.dy.evaluate(), rows);
+    return std::vector<detail::PendingGradient>(gradients.begin(), gradients.end());
+  };
+  return detail::record("quantize", std::move(codes), parts, backward);
 }
 
 Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned, bool shared) {

@@ -10,6 +10,8 @@
 /// A TensorQuantizer (layers/quantizer/tensor_quantizer.h) chooses the grid and calls these functions.
 /// reference/ has the functions of other frameworks that compute on floats.
 
+#include <vector>
+
 #include "fakequant/core/variable.h"
 
 namespace fq {
@@ -53,6 +55,10 @@ struct LearnedRange {
 /// has the gradient of `quantize`. `codes` must have the shape of x. They need a mask if x requires a
 /// gradient that is to be clipped.
 [[nodiscard]] Variable attach_codes(const Variable& x, QuantizedTensor codes);
+
+/// Creates the node for codes of several values, whose codes are joined along axis 0. The mask has the joined
+/// shape too. Not for a trace.
+[[nodiscard]] Variable attach_joined_codes(const std::vector<Variable>& parts, QuantizedTensor codes);
 
 /// Returns the result of `quantize` as floats, fl(code * scale), with the same gradient. Use it for code that
 /// computes on floats. Layers that multiply codes call `quantize`.

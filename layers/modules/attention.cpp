@@ -102,17 +102,21 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
   }
   // Rotations before quantization: the cache then holds rotated keys, which later tokens do not turn again.
   if (options_.rotary) {
-    // With a cache, x continues after the tokens that the layer has seen.
-    const std::int64_t first = state_ == nullptr ? 0 : state_->tokens();
-    const RotaryScaling& scaling = options_.rotary_scaling;
-    ops::Rotary turn{.base = options_.rotary_base, .first = first, .magnitude = rotary_magnitude(scaling)};
-    if (scaling.kind != RotaryScaling::Kind::none)
-      turn.frequencies =
-          rotary_frequencies(scaling, options_.rotary_base, options_.head_size, first + x.dim(1));
+    const ops::Rotary turn = rotation(x.dim(1));
     heads.q = ops::rotary(heads.q, turn);
     heads.k = ops::rotary(heads.k, turn);
   }
   return heads;
+}
+
+ops::Rotary Attention::rotation(std::int64_t tokens) const {
+  // With a cache, x continues after the tokens that the layer has seen.
+  const std::int64_t first = state_ == nullptr ? 0 : state_->tokens();
+  const RotaryScaling& scaling = options_.rotary_scaling;
+  ops::Rotary turn{.base = options_.rotary_base, .first = first, .magnitude = rotary_magnitude(scaling)};
+  if (scaling.kind != RotaryScaling::Kind::none)
+    turn.frequencies = rotary_frequencies(scaling, options_.rotary_base, options_.head_size, first + tokens);
+  return turn;
 }
 
 Variable Attention::forward(const std::vector<Variable>& inputs) {
@@ -127,8 +131,7 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
            options_.causal ? "" : " and is not causal");
   // One operator on [N, L, heads * D] avoids the transposes of heads.
   if (attends_rows(inputs.size() > 2))
-    return out_(detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads,
-                                          {.causal = options_.causal}));
+    if (const Variable y = attend_rows(x, memory); y.defined()) return out_(y);
   Heads heads = quantize_heads(projected(x, memory));
   // After the quantizers, so that the cache holds codes.
   if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
@@ -140,8 +143,20 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
 // A trace needs the operators of heads, which exporters know.
 bool Attention::attends_rows(bool masked) const {
   const AttentionOptions& o = options_;
-  const bool moved = o.rotary || o.qk_norm > 0 || state_ != nullptr;
-  return !moved && !masked && (o.dropout == 0 || !training()) && is_plain() && recorder() == nullptr;
+  const bool plain = o.qk_norm == 0 && state_ == nullptr;
+  return plain && !masked && (o.dropout == 0 || !training()) && is_plain() && recorder() == nullptr;
+}
+
+Variable Attention::attend_rows(const Variable& x, const Variable& memory) const {
+  const ops::AttentionOptions options{.causal = options_.causal};
+  if (memory.node() == x.node())
+    if (Variable all = joined_.products(x, {q_.get(), k_.get(), v_.get()}); all.defined()) {
+      const std::int64_t turned = options_.heads + options_.kv_heads;
+      if (options_.rotary) all = detail::rotary_of_rows(all, turned, options_.head_size, rotation(x.dim(1)));
+      return detail::attention_of_packed(all, options_.heads, options_.kv_heads, options);
+    }
+  if (options_.rotary) return {};
+  return detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads, options);
 }
 
 Variable Attention::attend(const Heads& heads, const Variable& mask) const {

@@ -88,5 +88,13 @@ class AttentionSamples {
 /// shows the transposes.
 [[nodiscard]] Variable attention_of_rows(const Variable& q, const Variable& k, const Variable& v,
                                          std::int64_t heads, const ops::AttentionOptions& options);
+/// Applies `attention_of_rows` to q, k and v side by side in one tensor [N, L, H * D + 2 * K * D]. The tensor
+/// gets one gradient.
+[[nodiscard]] Variable attention_of_packed(const Variable& packed, std::int64_t heads, std::int64_t kv_heads,
+                                           const ops::AttentionOptions& options);
+/// Applies ops::rotary to the first `heads` heads of `width` channels in each row of x [N, L, C]. All
+/// channels of a head are rotated. Not for a trace.
+[[nodiscard]] Variable rotary_of_rows(const Variable& x, std::int64_t heads, std::int64_t width,
+                                      const ops::Rotary& options);
 
 }  // namespace fq::detail

@@ -365,6 +365,58 @@ TEST_F(CudaAttention, RowsMatchTheirHeadsBitwise) {
   }
 }
 
+/// q, k and v in one tensor, and their gradients too. Heads of 20 and 24 channels do not fill whole groups,
+/// and heads of 260 are cut out of the tensor.
+TEST_F(CudaAttention, PackedMatchesRowsBitwise) {
+  constexpr std::int64_t samples = 2, heads = 4, length = 70;
+  for (const std::int64_t width : {8, 20, 24, 64, 260})
+    for (const std::int64_t kv_heads : {1, 2, 4}) {
+      const std::int64_t q_size = heads * width, k_size = kv_heads * width, all = q_size + 2 * k_size;
+      const Tensor values = random_values({samples, length, all}, 1).to(DType::f32).to(Device::cuda());
+      const ops::AttentionOptions options{.causal = kv_heads != 2};
+      const auto part = [&](const Variable& x, int i) {
+        const std::int64_t begin = i == 0 ? 0 : q_size + (i - 1) * k_size, end = q_size + i * k_size;
+        return ops::slice(x, 2, begin, end);
+      };
+      const Variable packed(values, true), leaf(values, true);
+      const auto before = test::launches_so_far();
+      const Variable found = detail::attention_of_packed(packed, heads, kv_heads, options);
+      if (width <= 256) {
+        EXPECT_EQ(test::launches_so_far() - before, 1);
+      }
+      const Variable expected =
+          detail::attention_of_rows(part(leaf, 0), part(leaf, 1), part(leaf, 2), heads, options);
+      const Tensor dy = random_values(found.shape(), 4).to(DType::f32).to(Device::cuda());
+      found.backward(dy);
+      expected.backward(dy);
+      EXPECT_TRUE(bitwise_equal(found.tensor(), expected.tensor())) << width;
+      EXPECT_TRUE(bitwise_equal(packed.grad(), leaf.grad())) << width << ' ' << kv_heads;
+    }
+}
+
+/// Rotates heads side by side as heads by themselves. Later channels do not change.
+TEST_F(CudaAttention, RotaryOfRowsMatchesHeadsBitwise) {
+  constexpr std::int64_t samples = 2, length = 9, heads = 3, width = 8, turned = heads * width,
+                         all = turned + 13;
+  const Tensor values = random_values({samples, length, all}, 1).to(DType::f32),
+               dy = random_values({samples, length, all}, 2).to(DType::f32);
+  for (const Device device : {Device::cpu(), Device::cuda()})
+    for (const bool interleaved : {false, true}) {
+      const ops::Rotary options{.first = 2, .interleaved = interleaved, .magnitude = 1.25};
+      const Variable x(values.to(device), true), leaf(values.to(device), true);
+      const Variable found = detail::rotary_of_rows(x, heads, width, options);
+      const Variable split = ops::transpose(
+          ops::reshape(ops::slice(leaf, 2, 0, turned), {samples, length, heads, width}), {0, 2, 1, 3});
+      const Variable rows =
+          ops::reshape(ops::transpose(ops::rotary(split, options), {0, 2, 1, 3}), {samples, length, turned});
+      const Variable expected = ops::concat({rows, ops::slice(leaf, 2, turned, all)}, 2);
+      found.backward(dy.to(device));
+      expected.backward(dy.to(device));
+      EXPECT_TRUE(bitwise_equal(found.tensor(), expected.tensor()));
+      EXPECT_TRUE(bitwise_equal(x.grad(), leaf.grad()));
+    }
+}
+
 /// Products of codes have gradients of 11 bits: factors are rounded by 2^-12, and weights by 2^-11 of scores
 /// of some units.
 TEST_F(CudaAttention, GradientsOfCodesAreRounded) {

@@ -49,6 +49,38 @@ TEST_F(CudaJoin, ConcatenatesParts) {
         }
 }
 
+TEST_F(CudaJoin, CopiesAFewPartsInOneLaunch) {
+  const auto part = [](std::int64_t rows) {
+    return Tensor::full({rows, 3}, 1.0, DType::f32, Device::cuda());
+  };
+  const std::vector<Tensor> parts{part(3), part(1), part(8)};
+  const auto before = test::launches_so_far();
+  (void)detail::join(parts, 0);
+  EXPECT_EQ(test::launches_so_far() - before, 1);
+}
+
+/// Rows that follow each other in one storage are joined without a copy.
+TEST_F(CudaJoin, AdjacentRowsShareTheStorage) {
+  for (const Device device : {Device::cpu(), Device::cuda()})
+    for (const DType dtype : kTypes) {
+      const Tensor x = bytes({10, 16}, dtype, Layout::row_major, 1).to(device);
+      const auto parts = detail::split_rows(x, {3, 0, 2, 4});
+      const Tensor joined = detail::adjacent_rows(parts);
+      ASSERT_TRUE(joined.defined());
+      EXPECT_EQ(joined.raw(), x.raw());
+      EXPECT_TRUE(bitwise_equal(joined, x.slice(0, 9)));
+      const auto is_joined = [](const std::vector<Tensor>& all) {
+        return detail::adjacent_rows(all).defined();
+      };
+      EXPECT_FALSE(is_joined({parts[2], parts[0]}));
+      EXPECT_FALSE(is_joined({parts[0], parts[0]}));
+      EXPECT_FALSE(is_joined({parts[0], parts[2].clone()}));
+      EXPECT_FALSE(is_joined({parts[0], parts[2].reshape({4, 8})}));
+      EXPECT_FALSE(is_joined({parts[0], Tensor()}));
+      EXPECT_FALSE(is_joined({Tensor(), Tensor()}));
+    }
+}
+
 TEST_F(CudaJoin, SlicesRanges) {
   for (const Shape& shape : kShapes)
     for (const DType dtype : kTypes)

@@ -77,15 +77,16 @@ void rotate(const Tensor& x, const Tensor& table, const detail::Rotation& rotati
     for (std::int64_t r = 0; r < count; ++r) {
       const T *from = in + r * width, *turn = angles + r % rotation.rows * rotation.pairs * 2;
       T* to = out + r * width;
-      for (std::int64_t i = 0; i < rotation.pairs; ++i) {
-        const std::int64_t a = rotation.left(i), b = rotation.right(i);
-        // The rotation is orthogonal: its gradient is the rotation by the negative angle.
-        const T sine = rotation.back ? -turn[2 * i + 1] : turn[2 * i + 1];
-        const auto rotated_pair = detail::rotated(from[a], from[b], turn[2 * i], sine);
-        to[a] = rotated_pair.left;
-        to[b] = rotated_pair.right;
-      }
-      std::copy(from + 2 * rotation.pairs, from + width, to + 2 * rotation.pairs);
+      for (std::int64_t h = 0; h < rotation.heads; ++h, from += 2 * rotation.pairs, to += 2 * rotation.pairs)
+        for (std::int64_t i = 0; i < rotation.pairs; ++i) {
+          const std::int64_t a = rotation.left(i), b = rotation.right(i);
+          // The rotation is orthogonal: its gradient is the rotation by the negative angle.
+          const T sine = rotation.back ? -turn[2 * i + 1] : turn[2 * i + 1];
+          const auto rotated_pair = detail::rotated(from[a], from[b], turn[2 * i], sine);
+          to[a] = rotated_pair.left;
+          to[b] = rotated_pair.right;
+        }
+      std::copy(from, in + (r + 1) * width, to);
     }
   });
 }

@@ -86,11 +86,10 @@ void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int6
   one_by_one(count);
 }
 
-}  // namespace
-
-void copy_runs(const detail::StridedBits& c, const void* from, void* to, Device) {
-  const auto* in = static_cast<const std::byte*>(from);
-  auto* out = static_cast<std::byte*>(to);
+void copy(const detail::RunCopy& one) {
+  const detail::StridedBits& c = one.bits;
+  const auto* in = static_cast<const std::byte*>(one.in);
+  auto* out = static_cast<std::byte*>(one.out);
   if (!c.whole_bytes()) {
     for (std::int64_t r = 0; r < c.runs; ++r)
       copy_bits(in, r * c.step_x + c.source, out, r * c.step_y + c.target, c.count);
@@ -100,6 +99,12 @@ void copy_runs(const detail::StridedBits& c, const void* from, void* to, Device)
     std::memcpy(out + (r * c.step_y + c.target) / 8, in + (r * c.step_x + c.source) / 8,
                 static_cast<std::size_t>(c.count / 8));
   });
+}
+
+}  // namespace
+
+void copy_runs(std::span<const detail::RunCopy> copies, Device) {
+  for (const auto& each : copies) copy(each);
 }
 
 }  // namespace fq::cpu

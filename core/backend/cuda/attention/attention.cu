@@ -151,14 +151,16 @@ struct Rotate {
   T* y;
   FQ_HD void operator()(std::int64_t i) const {
     // Items of a row: its pairs, then the elements that are not rotated.
-    const std::int64_t items = rotation.width - rotation.pairs, row = quotient(i, items),
-                       item = i - row * items, at = row * rotation.width;
-    if (item >= rotation.pairs) {
-      y[at + item + rotation.pairs] = x[at + item + rotation.pairs];
+    const std::int64_t pairs = rotation.heads * rotation.pairs, items = rotation.width - pairs,
+                       row = quotient(i, items), item = i - row * items, at = row * rotation.width;
+    if (item >= pairs) {
+      y[at + item + pairs] = x[at + item + pairs];
       return;
     }
-    const std::int64_t a = at + rotation.left(item), b = at + rotation.right(item);
-    const T* turn = table + (row % rotation.rows * rotation.pairs + item) * 2;
+    const std::int64_t head = quotient(item, rotation.pairs), pair = item - head * rotation.pairs,
+                       first = at + head * 2 * rotation.pairs, a = first + rotation.left(pair),
+                       b = first + rotation.right(pair);
+    const T* turn = table + (row % rotation.rows * rotation.pairs + pair) * 2;
     const auto rotated_pair = fq::detail::rotated(x[a], x[b], turn[0], rotation.back ? -turn[1] : turn[1]);
     y[a] = rotated_pair.left;
     y[b] = rotated_pair.right;
@@ -190,7 +192,8 @@ void attention_weights_backward(const Tensor& p, double scale, Tensor& dp) {
 void rotate(const Tensor& x, const Tensor& table, const Rotation& rotation, Tensor& y) {
   if (x.numel() == 0) return;
   visit_float(x.dtype(), [&]<class T>(T) {
-    const std::int64_t items = x.numel() / rotation.width * (rotation.width - rotation.pairs);
+    const std::int64_t items =
+        x.numel() / rotation.width * (rotation.width - rotation.heads * rotation.pairs);
     launch_each(x.device(), items,
                 Rotate<T>{rotation, device_data<T>(x), device_data<T>(table), mutable_device_data<T>(y)});
   });

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <span>
+
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
@@ -119,21 +122,32 @@ bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   return true;
 }
 
+using fq::detail::RunCopy;
 using fq::detail::StridedBits;
 
 struct alignas(16) Bytes16 {
   std::uint64_t words[2];
 };
 
-/// Copies whole words.
+/// Copies whole words of a few tensors, one after another.
 template <class Word>
 struct CopyWords {
-  const Word* in;
-  Word* out;
-  std::int64_t count, step_x, step_y;
+  struct Item {
+    std::int64_t end;  // words of the items up to this one
+    const Word* in;
+    Word* out;
+    std::int64_t count, step_x, step_y;
+  };
+  static constexpr int most = 4;
+  Item items[most];
+
   FQ_HD void operator()(std::int64_t i) const {
-    const std::int64_t run = quotient(i, count), at = i - run * count;
-    out[run * step_y + at] = in[run * step_x + at];
+    int own = 0;
+    while (i >= items[own].end) ++own;
+    const Item& item = items[own];
+    const std::int64_t word = i - (own == 0 ? 0 : items[own - 1].end), run = quotient(word, item.count),
+                       at = word - run * item.count;
+    item.out[run * item.step_y + at] = item.in[run * item.step_x + at];
   }
 };
 
@@ -171,19 +185,55 @@ struct CopyBits {
   }
 };
 
-template <class Word>
-bool try_words(const StridedBits& c, const void* in, void* out, Device device) {
-  constexpr std::int64_t size = sizeof(Word), bits = 8 * size;
-  const auto* from = static_cast<const std::byte*>(in) + c.source / 8;
-  auto* to = static_cast<std::byte*>(out) + c.target / 8;
-  const auto addresses = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+const std::byte* begin(const RunCopy& c) { return static_cast<const std::byte*>(c.in) + c.bits.source / 8; }
+std::byte* target(const RunCopy& c) { return static_cast<std::byte*>(c.out) + c.bits.target / 8; }
+
+/// Returns whether the copy can move words of `size` bytes.
+bool fits_words(const RunCopy& copy, std::int64_t size) {
+  const StridedBits& c = copy.bits;
+  const auto addresses =
+      reinterpret_cast<std::uintptr_t>(begin(copy)) | reinterpret_cast<std::uintptr_t>(target(copy));
   // Every run must begin on a word, in x and in y.
-  const bool steps = c.runs == 1 || (c.step_x | c.step_y) % bits == 0;
-  if (!c.whole_bytes() || c.count % bits != 0 || !steps || addresses % size != 0) return false;
-  launch_each(device, c.runs * (c.count / bits),
-              CopyWords<Word>{reinterpret_cast<const Word*>(from), reinterpret_cast<Word*>(to),
-                              c.count / bits, c.step_x / bits, c.step_y / bits});
+  const bool steps = c.runs == 1 || (c.step_x | c.step_y) % (8 * size) == 0;
+  return c.whole_bytes() && c.count % (8 * size) == 0 && steps &&
+         addresses % static_cast<std::uintptr_t>(size) == 0;
+}
+
+template <class Word>
+bool try_words(std::span<const RunCopy> copies, Device device) {
+  constexpr std::int64_t size = sizeof(Word), bits = 8 * size;
+  if (!std::ranges::all_of(copies, [](const RunCopy& copy) { return fits_words(copy, size); })) return false;
+  CopyWords<Word> body{};
+  std::int64_t words = 0;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    const StridedBits& c = copies[i].bits;
+    words += c.runs * (c.count / bits);
+    body.items[i] = {words,
+                     reinterpret_cast<const Word*>(begin(copies[i])),
+                     reinterpret_cast<Word*>(target(copies[i])),
+                     c.count / bits,
+                     c.step_x / bits,
+                     c.step_y / bits};
+  }
+  launch_each(device, words, body);
   return true;
+}
+
+/// Copies at most CopyWords::most tensors: in one launch if all of them have whole words.
+void copy_group(std::span<const RunCopy> copies, Device device) {
+  // From fastest to slowest: 16, 4 or 1 bytes at once, then single bits.
+  if (try_words<Bytes16>(copies, device) || try_words<std::uint32_t>(copies, device) ||
+      try_words<std::uint8_t>(copies, device))
+    return;
+  if (copies.size() > 1) {
+    for (std::size_t i = 0; i < copies.size(); ++i) copy_group(copies.subspan(i, 1), device);
+    return;
+  }
+  const StridedBits& c = copies[0].bits;
+  const std::int64_t end = c.target + (c.runs - 1) * c.step_y + c.count;
+  launch_each(
+      device, (end + 7) / 8 - c.target / 8,
+      CopyBits{c, static_cast<const std::uint8_t*>(copies[0].in), static_cast<std::uint8_t*>(copies[0].out)});
 }
 
 }  // namespace
@@ -209,16 +259,14 @@ void relayout(const Tensor& in, Tensor& out) {
                             columns, in.numel()});
 }
 
-void copy_runs(const StridedBits& copy, const void* in, void* out, Device device) {
-  note_read(in, copy.runs * copy.count / 8);
-  note_written(out, copy.runs * copy.count / 8);
-  // From fastest to slowest: 16, 4 or 1 bytes at once, then single bits.
-  if (try_words<Bytes16>(copy, in, out, device) || try_words<std::uint32_t>(copy, in, out, device) ||
-      try_words<std::uint8_t>(copy, in, out, device))
-    return;
-  const std::int64_t end = copy.target + (copy.runs - 1) * copy.step_y + copy.count;
-  launch_each(device, (end + 7) / 8 - copy.target / 8,
-              CopyBits{copy, static_cast<const std::uint8_t*>(in), static_cast<std::uint8_t*>(out)});
+void copy_runs(std::span<const RunCopy> copies, Device device) {
+  for (const auto& copy : copies) {
+    note_read(copy.in, copy.bits.runs * copy.bits.count / 8);
+    note_written(copy.out, copy.bits.runs * copy.bits.count / 8);
+  }
+  constexpr std::size_t most = CopyWords<std::uint8_t>::most;
+  for (std::size_t i = 0; i < copies.size(); i += most)
+    copy_group(copies.subspan(i, std::min(most, copies.size() - i)), device);
 }
 
 }  // namespace fq::cuda
