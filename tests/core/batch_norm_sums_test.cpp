@@ -1,10 +1,12 @@
 // Batch normalization of unrounded integer sums equals batch normalization of their float values.
 
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
 #include "core/products.h"
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/ops/norm.h"
@@ -71,6 +73,25 @@ TEST(BatchNormOfSums, MatchesBatchNormOfTheFloatValues) {
       EXPECT_LT(test::difference(a.mean, b.mean), values);
       EXPECT_LT(test::difference(a.variance, b.variance), gradients);
     }
+}
+
+TEST(BatchNormOfSums, MomentsAreExact) {
+  constexpr std::int32_t low = std::numeric_limits<std::int32_t>::min(),
+                         high = std::numeric_limits<std::int32_t>::max();
+  // Neighbours of a large mean, the same number, and the extremes: mean, variance.
+  constexpr std::int32_t pairs[3][2] = {{high, high - 2}, {low, low}, {low, high}};
+  constexpr double moments[3][2] = {{0x1p31 - 2, 1}, {-0x1p31, 0}, {-0.5, 0x1p62 - 0x1p31}};
+  for (const std::int64_t rows : {2, 14, 200'000}) {
+    std::vector<std::int32_t> values;
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (const auto& pair : pairs) values.push_back(pair[i % 2]);
+    Tensor out = Tensor::empty({2, 3}, DType::f64);
+    detail::run(Device::cpu(), &detail::Kernels::moments, Tensor::from(values, {rows, 3}), out);
+    for (int c = 0; c < 3; ++c) {
+      EXPECT_EQ(out.data<double>()[c], moments[c][0]) << rows << ' ' << c;
+      EXPECT_EQ(out.data<double>()[3 + c], moments[c][1]) << rows << ' ' << c;
+    }
+  }
 }
 
 TEST(BatchNormOfSums, RoundsWithOneMultiplyAddAndRelu) {

@@ -1,5 +1,10 @@
 #include "core/products.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
@@ -113,6 +118,17 @@ std::vector<ConvShape> conv_shapes() {
           {1, 3, 5, 5, 16, 3, 3, 5, 5, {1, 1}, {1, 1}},
           {1, 4, 10, 9, 4, 3, 3, 3, 3, {2, 3}, {0, 1}, {3, 2}},
           {1, 16, 4, 3, 16, 1, 1, 6, 5, {1, 1}, {1, 1}},
+          // Several tiles of pixels and outputs, odd sizes, phases of strides without taps, one row, many
+          // taps, single pixels of u8 codes, and sums in several parts.
+          {5, 32, 9, 7, 80, 3, 3, 9, 7, {1, 1}, {1, 1}},
+          {2, 16, 13, 12, 48, 3, 3, 7, 6, {2, 2}, {1, 1}},
+          {2, 16, 9, 10, 32, 1, 1, 5, 5, {2, 2}},
+          {1, 16, 12, 14, 16, 3, 3, 5, 4, {2, 3}, {2, 1}, {3, 2}},
+          {1, 16, 11, 11, 16, 3, 3, 3, 3, {4, 4}, {1, 1}, {2, 2}},
+          {1, 16, 1, 9, 32, 1, 3, 1, 9, {1, 1}, {0, 1}},
+          {2, 48, 5, 4, 144, 5, 5, 5, 4, {1, 1}, {2, 2}},
+          {3, 32, 75, 74, 20, 1, 1, 75, 74},
+          {4, 8, 33, 31, 24, 3, 3, 33, 31, {1, 1}, {1, 1}},
           grouped,
           depthwise,
           make_depthwise({2, 8, 7, 6, 8, 3, 3, 7, 6, {1, 1}, {1, 1}}),
@@ -176,6 +192,87 @@ TEST_F(CudaProducts, ConvolvesFloatsForwardAndBackward) {
       EXPECT_TRUE(bitwise_equal(detail::conv_dw(s, a, g), detail::conv_dw(s, hx, hdy)))
           << to_string(s.x_shape());
     }
+}
+
+/// bf16 numbers of all magnitudes up to 1, reproducible.
+Tensor rough_numbers(const Shape& shape, std::uint32_t seed, Layout layout = Layout::row_major) {
+  Tensor out = Tensor::empty(shape, DType::f32);
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    v[i] = static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f;
+  }
+  return out.to(DType::bf16).to(layout);
+}
+Tensor magnitudes(const Tensor& x) {
+  Tensor out = x.clone();
+  auto* bits = static_cast<std::uint16_t*>(out.mutable_raw());
+  for (std::int64_t i = 0; i < out.numel(); ++i) bits[i] &= 0x7fffu;
+  return out;
+}
+
+/// Expects |y - right| <= 5e-7 * sum of the magnitudes of the products. f32 sums err by up to 9e-8 of it on
+/// the simulated device. Tensor cores truncate: an addition errs by up to twice as much, always towards 0.
+void expect_near_sums(const Tensor& y, const Tensor& right, const Tensor& sums_of_magnitudes) {
+  const Tensor values = y.to(Device::cpu()).to(DType::f64);
+  const auto *a = static_cast<const double*>(values.raw()), *b = static_cast<const double*>(right.raw()),
+             *m = static_cast<const double*>(sums_of_magnitudes.raw());
+  double worst = 0;
+  for (std::int64_t i = 0; i < right.numel(); ++i)
+    worst = std::max(worst, std::abs(a[i] - b[i]) / std::max(m[i], 1e-30));
+  EXPECT_LE(worst, 5e-7);
+}
+
+TEST_F(CudaProducts, GradientsOfConvolutionsAreNearDoublesAndRepeat) {
+  constexpr auto nhwc = Layout::channels_last;
+  const ConvShape shapes[] = {{4, 8, 33, 31, 24, 3, 3, 33, 31, {1, 1}, {1, 1}},
+                              {2, 16, 13, 12, 48, 3, 3, 7, 6, {2, 2}, {1, 1}},
+                              {2, 64, 8, 8, 64, 3, 3, 8, 8, {1, 1}, {1, 1}}};
+  for (const ConvShape& s : shapes) {
+    const Tensor x = rough_numbers(s.x_shape(), 1, nhwc), w = rough_numbers(s.w_shape(), 2),
+                 dy = rough_numbers(s.y_shape(), 3, nhwc);
+    const auto wide = [](const Tensor& t) { return t.to(DType::f64); };
+    const auto on_gpu = [](const Tensor& t) { return t.to(Device::cuda()); };
+    const Tensor y = detail::conv_y(s, on_gpu(x), on_gpu(w)), dx = detail::conv_dx(s, on_gpu(dy), on_gpu(w)),
+                 dw = detail::conv_dw(s, on_gpu(x), on_gpu(dy));
+    expect_near_sums(y, detail::conv_y(s, wide(x), wide(w)),
+                     detail::conv_y(s, wide(magnitudes(x)), wide(magnitudes(w))));
+    expect_near_sums(dx, detail::conv_dx(s, wide(dy), wide(w)),
+                     detail::conv_dx(s, wide(magnitudes(dy)), wide(magnitudes(w))));
+    expect_near_sums(dw, detail::conv_dw(s, wide(x), wide(dy)),
+                     detail::conv_dw(s, wide(magnitudes(x)), wide(magnitudes(dy))));
+    // Every second launch runs its blocks and threads backwards.
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(bitwise_equal(detail::conv_y(s, on_gpu(x), on_gpu(w)), y));
+      EXPECT_TRUE(bitwise_equal(detail::conv_dx(s, on_gpu(dy), on_gpu(w)), dx));
+      EXPECT_TRUE(bitwise_equal(detail::conv_dw(s, on_gpu(x), on_gpu(dy)), dw));
+    }
+  }
+}
+
+std::vector<bool> finite_elements(const Tensor& x) {
+  const Tensor values = x.to(Device::cpu()).to(DType::f64);
+  std::vector<bool> out;
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    out.push_back(std::isfinite(static_cast<const double*>(values.raw())[i]));
+  return out;
+}
+
+TEST_F(CudaProducts, SpecialsReachOnlyTheirWindows) {
+  constexpr auto nhwc = Layout::channels_last;
+  const ConvShape s{2, 16, 9, 8, 16, 3, 3, 5, 4, {2, 2}, {1, 1}};
+  Tensor x = small_numbers(s.x_shape(), DType::f32, nhwc), dy = small_numbers(s.y_shape(), DType::f32, nhwc);
+  x.mutable_data<float>(nhwc)[500] = std::numeric_limits<float>::infinity();
+  dy.mutable_data<float>(nhwc)[93] = std::numeric_limits<float>::quiet_NaN();  // in windows without padding
+  // Without zeros, which would turn an infinity into NaN.
+  const Tensor w = Tensor::full(s.w_shape(), 0.5f, DType::f32);
+  const auto factor = [](const Tensor& t) { return t.to(DType::bf16).to(Device::cuda()); };
+  EXPECT_EQ(finite_elements(detail::conv_y(s, factor(x), factor(w))),
+            finite_elements(detail::conv_y(s, x.to(DType::f64), w.to(DType::f64))));
+  EXPECT_EQ(finite_elements(detail::conv_dx(s, factor(dy), factor(w))),
+            finite_elements(detail::conv_dx(s, dy.to(DType::f64), w.to(DType::f64))));
+  EXPECT_EQ(finite_elements(detail::conv_dw(s, factor(x), factor(dy))),
+            finite_elements(detail::conv_dw(s, x.to(DType::f64), dy.to(DType::f64))));
 }
 
 TEST_F(CudaProducts, ComputesBiasesAndTheirGradients) {

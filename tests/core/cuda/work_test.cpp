@@ -5,6 +5,7 @@
 #include "cuda_device.h"
 #include "fakequant/core/backend/capture.h"
 #include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/quantized.h"
 
@@ -54,6 +55,32 @@ TEST_F(CudaWork, MatmulReadsBothFactors) {
   const Variable a(on_cuda({3, 16, 8})), b(on_cuda({3, 8, 12}));
   expect(work_of("multiply", [&] { (void)ops::matmul(a, b); }), 0, 1, 3 * (16 * 8 + 8 * 12) * 4,
          3 * 16 * 12 * 4);
+}
+
+TEST_F(CudaWork, ConvolutionsHaveNoColumns) {
+  const detail::ConvShape s{2, 16, 8, 8, 32, 3, 3, 8, 8, {1, 1}, {1, 1}};
+  constexpr auto nhwc = Layout::channels_last;
+  const std::int64_t weights = numel(s.w_shape()), x_size = numel(s.x_shape()), y_size = numel(s.y_shape());
+  const auto zeros = [](const Shape& shape, DType dtype, Layout layout) {
+    return Tensor::zeros(shape, dtype, Device::cuda(), layout);
+  };
+  const Tensor x = zeros(s.x_shape(), DType::u8, nhwc), w = zeros(s.w_shape(), DType::i8, Layout::row_major);
+  Tensor sums = zeros(s.y_shape(), DType::i32, nhwc);
+  const auto multiply = [&] {
+    detail::run(x.device(), &detail::Kernels::exact_conv, s, false, detail::Codes{x.raw(), x.dtype(), 255},
+                detail::Codes{w.raw(), w.dtype(), 127}, sums);
+  };
+  multiply();  // the first call tests the products of the device
+  // The weights are permuted first.
+  expect(work_of("exact_conv", multiply), 2, 0, x_size + 2 * weights, 4 * y_size + weights);
+
+  const Tensor values = zeros(s.x_shape(), DType::bf16, nhwc), dy = zeros(s.y_shape(), DType::bf16, nhwc),
+               kernels = zeros(s.w_shape(), DType::bf16, Layout::row_major);
+  expect(work_of("conv_backward_data", [&] { (void)detail::conv_dx(s, dy, kernels); }), 2, 0,
+         2 * y_size + 4 * weights, 4 * x_size + 2 * weights);
+  // Parts of the sums, here one, are added by a second kernel.
+  expect(work_of("conv_backward_weights", [&] { (void)detail::conv_dw(s, values, dy); }), 2, 0,
+         2 * x_size + 2 * y_size + 4 * weights, 8 * weights);
 }
 
 TEST_F(CudaWork, LayerNormBackwardReadsItsInputsOnce) {

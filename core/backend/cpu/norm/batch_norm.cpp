@@ -71,8 +71,8 @@ std::vector<T> block_sums(const RunBlocks& blocks, std::int64_t channels, F&& ad
 }
 
 /// Merges the moments of blocks in order (Chan, Golub, LeVeque 1979).
-template <class T, class X>
-void join(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std::int64_t channels,
+template <class T>
+void join(const T* x, const std::vector<T>& parts, const RunBlocks& blocks, std::int64_t channels,
           double* mean, double* variance) {
   std::fill_n(mean, channels, 0.0);
   std::fill_n(variance, channels, 0.0);
@@ -81,11 +81,11 @@ void join(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std:
     const auto now = static_cast<double>(blocks.end(b) / channels);
     const double rows = now - before, share = rows / now;
     const T* part = parts.data() + 2 * b * channels;
-    const X* first = x + blocks.begin(b);
+    const T* first = x + blocks.begin(b);
     for (std::int64_t c = 0; c < channels; ++c) {
       // The block has the mean first + offset, and `squares` is the sum of squared differences to that mean.
       const double offset = static_cast<double>(part[c]) / rows;
-      const double delta = static_cast<double>(static_cast<T>(first[c])) + offset - mean[c];
+      const double delta = static_cast<double>(first[c]) + offset - mean[c];
       const double squares = static_cast<double>(part[channels + c]) - offset * offset * rows;
       mean[c] += delta * share;
       // Rounding can make `squares` slightly negative.
@@ -97,20 +97,43 @@ void join(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std:
   for (std::int64_t c = 0; c < channels; ++c) variance[c] /= rows;
 }
 
+/// Exact moments of int32 sums. They do not depend on the blocks.
+void integer_moments(const std::int32_t* x, const RunBlocks& blocks, std::int64_t channels, double* mean,
+                     double* variance) {
+  std::vector<detail::IntegerSums> parts(static_cast<std::size_t>(blocks.count * channels));
+  parallel_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<detail::IntegerSums> runs(static_cast<std::size_t>(blocks.width));
+    integer_sums(x + begin, end - begin, blocks.width, runs.data());
+    detail::IntegerSums* out = parts.data() + begin / blocks.size * channels;
+    for (std::int64_t i = 0; i < blocks.width; ++i) out[i % channels].join(runs[static_cast<std::size_t>(i)]);
+  });
+  const std::int64_t rows = blocks.elements / channels;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    detail::IntegerSums sums{};
+    for (std::int64_t b = 0; b < blocks.count; ++b)
+      sums.join(parts[static_cast<std::size_t>(b * channels + c)]);
+    mean[c] = sums.mean(rows);
+    variance[c] = sums.variance(rows);
+  }
+}
+
 }  // namespace
 
 void moments(const Tensor& x, Tensor& out) {
   const std::int64_t channels = out.dim(1);
   if (channels == 0) return;
   const RunBlocks blocks(x.numel(), channels);
-  visit_rows(x, [&]<class X, class T>(const X* values, T) {
+  auto *mean = out.mutable_data<double>(), *variance = mean + channels;
+  if (x.dtype() == DType::i32)
+    return integer_moments(x.data<std::int32_t>(x.layout()), blocks, channels, mean, variance);
+  detail::visit_float(x.dtype(), "batch_norm", [&]<class T>(T) {
+    const T* values = x.data<T>(x.layout());
     const auto parts =
         block_sums<T>(blocks, channels, [&](std::int64_t begin, std::int64_t end, T* sums, T* squares) {
           const auto first = cpu::repeated<T>(values + begin, channels);
           moment_sums(values + begin, end - begin, blocks.width, first.data(), sums, squares);
         });
-    auto* mean = out.mutable_data<double>();
-    join(values, parts, blocks, channels, mean, mean + channels);
+    join(values, parts, blocks, channels, mean, variance);
   });
 }
 

@@ -63,11 +63,9 @@ std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, f
   return column;
 }
 
-// X is float, or int32 sums of products, which are read as floats.
-template <class X>
-void add_moments(const X* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
-                 float* squares) {
-  const auto make_terms = [first](const X* from) {
+void MomentsF32(const float* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
+                float* squares) {
+  const auto make_terms = [first](const float* from) {
     return [from, first](std::int64_t at, std::int64_t i, FloatVector& a, FloatVector& b) HWY_ATTR {
       a = hn::Sub(load_floats(from + at), load_floats(first + i));
       b = hn::Mul(a, a);
@@ -75,14 +73,69 @@ void add_moments(const X* x, std::int64_t count, std::int64_t width, const float
   };
   const std::int64_t runs = count / width, rest = count % width;
   add_runs(runs, width, width, sums, squares, make_terms(x));
-  const X* last = x + runs * width;
+  const float* last = x + runs * width;
   for (std::int64_t i = add_runs(1, width, rest, sums, squares, make_terms(last)); i < rest; ++i) {
-    const float shifted = static_cast<float>(last[i]) - first[i];
+    const float shifted = last[i] - first[i];
     // The last columns of an incomplete run, with the same operations.
     sums[i] += shifted;
     squares[i] += shifted * shifted;
   }
 }
+
+#if HWY_TARGET == HWY_SCALAR
+// Vectors of one lane cannot multiply pairs of integers.
+bool AddIntegersI32(const std::int32_t*, std::int64_t, std::int64_t, detail::IntegerSums*) { return false; }
+#else
+using Integers = Lanes<std::int32_t>;
+using WideIntegers = Lanes<std::uint64_t>;
+
+/// Adds `abreast` vectors of columns over `runs` whole runs. Requires sums of a column that fit int32 and
+/// squares that fit 64 bits. Joins the bits of all squares.
+template <std::int64_t abreast>
+void add_integer_columns(const std::int32_t* x, std::int64_t runs, std::int64_t width,
+                         detail::IntegerSums* sums, WideIntegers& bits) {
+  const LaneTag<std::int32_t> d;
+  const LaneTag<std::uint64_t> wide;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Integers sum[abreast];
+  WideIntegers even[abreast], odd[abreast];
+  for (std::int64_t k = 0; k < abreast; ++k) {
+    sum[k] = hn::Zero(d);
+    even[k] = odd[k] = hn::Zero(wide);
+  }
+  for (std::int64_t r = 0; r < runs; ++r)
+    for (std::int64_t k = 0; k < abreast; ++k) {
+      const auto v = hn::LoadU(d, x + r * width + k * lanes);
+      const auto other = hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, v)));
+      const auto a = hn::BitCast(wide, hn::MulEven(v, v)), b = hn::BitCast(wide, hn::MulEven(other, other));
+      sum[k] = hn::Add(sum[k], v);
+      even[k] = hn::Add(even[k], a);
+      odd[k] = hn::Add(odd[k], b);
+      bits = hn::Or3(bits, a, b);
+    }
+  for (std::int64_t k = 0; k < abreast; ++k)
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const auto pair = static_cast<std::size_t>(i / 2);
+      sums[k * lanes + i].join({hn::ExtractLane(sum[k], static_cast<std::size_t>(i)),
+                                {0, hn::ExtractLane(i % 2 == 0 ? even[k] : odd[k], pair)}});
+    }
+}
+
+/// Adds whole runs. Returns false, with wrong sums, if a number is too large for the sums of vectors.
+bool AddIntegersI32(const std::int32_t* x, std::int64_t runs, std::int64_t width, detail::IntegerSums* sums) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(LaneTag<std::int32_t>()));
+  const LaneTag<std::uint64_t> wide;
+  WideIntegers bits = hn::Zero(wide);
+  std::int64_t column = 0;
+  // A run has a multiple of 16 columns: whole vectors.
+  for (; column + kAbreast * lanes <= width; column += kAbreast * lanes)
+    add_integer_columns<kAbreast>(x + column, runs, width, sums + column, bits);
+  for (; column < width; column += lanes)
+    add_integer_columns<1>(x + column, runs, width, sums + column, bits);
+  // Squares below 2^48: 128 numbers below 2^24.
+  return runs <= 128 && hn::AllTrue(wide, hn::Eq(hn::ShiftRight<48>(bits), hn::Zero(wide)));
+}
+#endif
 
 template <class X>
 void add_gradients(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* mean,
@@ -128,14 +181,6 @@ void normalize_gradient(const float* dy, const X* x, std::int64_t count, std::in
   });
 }
 
-void MomentsF32(const float* x, std::int64_t n, std::int64_t width, const float* first, float* sums,
-                float* squares) {
-  add_moments(x, n, width, first, sums, squares);
-}
-void MomentsI32(const std::int32_t* x, std::int64_t n, std::int64_t width, const float* first, float* sums,
-                float* squares) {
-  add_moments(x, n, width, first, sums, squares);
-}
 void GradientsF32(const float* dy, const float* x, std::int64_t n, std::int64_t width, const float* mean,
                   float* sums, float* products) {
   add_gradients(dy, x, n, width, mean, sums, products);
@@ -159,7 +204,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fq {
 HWY_EXPORT(MomentsF32);
-HWY_EXPORT(MomentsI32);
+HWY_EXPORT(AddIntegersI32);
 HWY_EXPORT(GradientsF32);
 HWY_EXPORT(GradientsI32);
 HWY_EXPORT(Normalize);
@@ -172,9 +217,14 @@ void moment_sums(const float* x, std::int64_t count, std::int64_t width, const f
                  float* squares) {
   HWY_DYNAMIC_DISPATCH(MomentsF32)(x, count, width, first, sums, squares);
 }
-void moment_sums(const std::int32_t* x, std::int64_t count, std::int64_t width, const float* first,
-                 float* sums, float* squares) {
-  HWY_DYNAMIC_DISPATCH(MomentsI32)(x, count, width, first, sums, squares);
+void integer_sums(const std::int32_t* x, std::int64_t count, std::int64_t width, detail::IntegerSums* sums) {
+  std::fill_n(sums, width, detail::IntegerSums{});
+  std::int64_t added = count / width * width;
+  if (!HWY_DYNAMIC_DISPATCH(AddIntegersI32)(x, count / width, width, sums)) {
+    std::fill_n(sums, width, detail::IntegerSums{});
+    added = 0;
+  }
+  for (std::int64_t i = added; i < count; ++i) sums[i % width].add(x[i]);
 }
 void gradient_sums(const float* dy, const float* x, std::int64_t count, std::int64_t width, const float* mean,
                    float* sums, float* products) {

@@ -7,13 +7,15 @@
 
 #include <cstdint>
 
+#include "fakequant/core/backend/integer_moments.h"
+
 namespace fq::cpu {
 
 /// Computes sums[i] += x - first[i], squares[i] += (x - first[i])^2, over the runs.
 void moment_sums(const float* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
                  float* squares);
-void moment_sums(const std::int32_t* x, std::int64_t count, std::int64_t width, const float* first,
-                 float* sums, float* squares);
+/// Computes the sums of each column over the runs, exactly.
+void integer_sums(const std::int32_t* x, std::int64_t count, std::int64_t width, detail::IntegerSums* sums);
 /// Computes sums[i] += dy, products[i] += dy * (x - mean[i]), over the runs.
 void gradient_sums(const float* dy, const float* x, std::int64_t count, std::int64_t width, const float* mean,
                    float* sums, float* products);

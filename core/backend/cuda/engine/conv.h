@@ -1,7 +1,8 @@
 #pragma once
 
-/// Convolutions of floats on the device, as in core/backend/cpu/engine/engine.h, with products by cuBLASLt:
-/// f64, f32, or bf16 factors with f32 results. Activations are NHWC, weights OIHW.
+/// Convolutions of floats on the device, as in core/backend/cpu/engine/engine.h: f64, f32, or bf16 factors
+/// with f32 results. Products are by cuBLASLt or, for bf16, by implicit GEMM. Activations are NHWC, weights
+/// OIHW.
 
 #include <cstdint>
 #include <functional>
@@ -24,12 +25,29 @@ void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy
 void visit_images(std::int64_t count, std::int64_t bytes,
                   const std::function<void(std::int64_t, std::int64_t)>& f);
 
+using fq::detail::Codes;
+using fq::detail::ConvShape;
+
+// Implicit GEMM: the kernels gather windows from the images, so that no columns are in memory. `transposed`
+// computes the gradient in x: x is dy, and y is dx.
+
+/// Returns whether the kernels below support the product of factors of `bytes` bytes (1: codes, 2: bf16), and
+/// should be faster than cuBLASLt with columns.
+[[nodiscard]] bool takes_implicit(const ConvShape& shape, bool transposed, int bytes, const void* x);
+/// Returns the same for the gradient of the weights.
+[[nodiscard]] bool takes_implicit_weights(const ConvShape& shape, const void* x, const void* dy);
+/// Computes y in f32 from bf16 factors.
+void implicit_conv(const ConvShape& shape, bool transposed, const void* x, const void* w, float* y,
+                   Device device);
+/// Computes exact int32 sums of u8 or i8 codes and i8 weights.
+void implicit_conv_codes(const ConvShape& shape, bool transposed, const Codes& x, const Codes& w,
+                         std::int32_t* sums, Device device);
+/// Computes dw in f32 from bf16 factors, added in an order that depends only on the shape.
+void implicit_conv_weights(const ConvShape& shape, const void* x, const void* dy, float* dw, Device device);
+
 // Depthwise convolutions: each channel has its own filter, and products of one channel are too small for
 // matrix kernels. Same arguments and results as above and in exact.h, for shapes that `takes_depthwise`
 // accepts.
-
-using fq::detail::Codes;
-using fq::detail::ConvShape;
 
 /// Returns whether the shape has one channel and one output per group, a number of channels divisible by 4,
 /// and images below 2^30 elements.

@@ -114,6 +114,17 @@ DType choose_value_type(const Codes& w, Device device) {
   return type == ExactType::f32 ? DType::f32 : DType::bf16;
 }
 
+/// Returns whether codes are multiplied by implicit GEMM.
+bool uses_implicit(const ConvShape& conv, bool transposed, const Codes& x, const Codes& w, Device device) {
+  if (!takes_implicit(conv, transposed, 1, x.data)) return false;
+  // The columns of single pixels are x itself, and cuBLASLt multiplies i8 codes faster. u8 codes would be
+  // shifted to i8 in memory, which pays only for products with few blocks.
+  constexpr std::int64_t enough_pixels = std::int64_t{1} << 14;
+  const bool pixels = ColumnShape::of(conv).trivial();
+  if (pixels && (x.dtype != DType::u8 || conv.n * conv.h * conv.w < enough_pixels)) return false;
+  return choose_value_type(w, device) == DType::i8;
+}
+
 /// Returns a convolution of single pixels. Its output channels are the products of `conv`.
 // The columns of dx are dy [pixels, o] * weights [o, products]: a convolution of single pixels with products
 // as its outputs.
@@ -153,6 +164,7 @@ void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_
 
 void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device) {
   if (uses_depthwise_codes(conv, x, sums)) return depthwise_codes(conv, false, x, w, sums, device);
+  if (uses_implicit(conv, false, x, w, device)) return implicit_conv_codes(conv, false, x, w, sums, device);
   convolve(conv, x, w, sums, device, false);
 }
 
@@ -166,6 +178,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums,
                           Device device) {
   if (uses_depthwise_codes(conv, x, sums)) return depthwise_codes(conv, true, x, w, sums, device);
+  if (uses_implicit(conv, true, x, w, device)) return implicit_conv_codes(conv, true, x, w, sums, device);
   if (const auto gradient = ColumnShape::gradient_conv(conv))
     return convolve(*gradient, x, w, sums, device, true);
   const auto shape = ColumnShape::of(conv);

@@ -3,6 +3,7 @@
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/integer_moments.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 
@@ -20,26 +21,40 @@ void visit_rows(const Tensor& x, F&& f) {
 
 /// Sums of differences to the first value of the channel, so that squares do not cancel.
 // x: [rows, C]. Row 0 is the origin of each channel: any value of the channel serves.
-template <class X, class T>
+template <class T>
 struct MomentTerms {
-  const X* x;
+  const T* x;
   FQ_HD void operator()(TwoSums<T>& sum, std::int64_t i, std::int64_t c) const {
-    sum.add_difference(static_cast<T>(x[i]), static_cast<T>(x[c]));
+    sum.add_difference(x[i], x[c]);
   }
 };
 
 // x[c] is row 0, the origin of the differences: mean = origin + offset.
-template <class X, class T>
+template <class T>
 struct PutMoments {
-  const X* x;
+  const T* x;
   std::int64_t channels, rows;
   double* out;
   FQ_HD void operator()(std::int64_t c, const TwoSums<T>& sum) const {
     const double count = static_cast<double>(rows), offset = rows == 0 ? 0.0 : sum.first.value() / count;
     const double squares = rows == 0 ? 0.0 : sum.second.value() / count - offset * offset;
-    out[c] = rows == 0 ? 0.0 : static_cast<double>(static_cast<T>(x[c])) + offset;
+    out[c] = rows == 0 ? 0.0 : static_cast<double>(x[c]) + offset;
     // Rounding can give a small negative variance.
     out[channels + c] = squares > 0.0 ? squares : 0.0;
+  }
+};
+
+struct IntegerTerms {
+  const std::int32_t* x;
+  FQ_HD void operator()(fq::detail::IntegerSums& sums, std::int64_t i, std::int64_t) const { sums.add(x[i]); }
+};
+
+struct PutIntegerMoments {
+  std::int64_t channels, rows;
+  double* out;
+  FQ_HD void operator()(std::int64_t c, const fq::detail::IntegerSums& sums) const {
+    out[c] = sums.mean(rows);
+    out[channels + c] = sums.variance(rows);
   }
 };
 
@@ -125,9 +140,16 @@ struct NormalizeBackward {
 
 void moments(const Tensor& x, Tensor& out) {
   const std::int64_t channels = out.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
-  visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<TwoSums<T>, MomentTerms<X, T>>{{values}},
-                    PutMoments<X, T>{values, channels, rows, mutable_device_data<double>(out)});
+  const ChannelView view{channels, 1, x.numel()};
+  if (x.dtype() == DType::i32) {
+    const IntegerTerms terms{device_data<std::int32_t>(x)};
+    return reduce_channels(x.device(), view, SumTerms<fq::detail::IntegerSums, IntegerTerms>{terms},
+                           PutIntegerMoments{channels, rows, mutable_device_data<double>(out)});
+  }
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const auto* values = device_data<T>(x);
+    reduce_channels(x.device(), view, SumTerms<TwoSums<T>, MomentTerms<T>>{{values}},
+                    PutMoments<T>{values, channels, rows, mutable_device_data<double>(out)});
   });
 }
 
