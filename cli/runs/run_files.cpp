@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/streams.h"
@@ -103,23 +104,12 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostKept = 1 << 20;
 
-std::vector<std::string> listed_logs(const Flags& flags) {
-  std::vector<std::string> out;
-  const std::string text = flags.text("log");
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    out.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 void check_run_flags(const Flags& flags) {
   (void)kept_epochs(flags);
   const std::vector<std::string> known{"csv", "tensorboard"};
-  for (const auto& name : listed_logs(flags))
+  for (const auto& name : listed_words(flags.text("log")))
     FQ_CHECK(std::ranges::find(known, name) != known.end(), flags.command(), "{} is '{}'{}",
              flags.shown("log"), name, fq::detail::did_you_mean(name, known));
   for (const char* name : {"keep_epochs", "log"})
@@ -131,7 +121,7 @@ void check_run_flags(const Flags& flags) {
 std::int64_t kept_epochs(const Flags& flags) { return flags.integer("keep_epochs", 0, kMostKept); }
 
 bool logs(const Flags& flags, const std::string& name) {
-  const auto all = listed_logs(flags);
+  const auto all = listed_words(flags.text("log"));
   return std::ranges::find(all, name) != all.end();
 }
 
