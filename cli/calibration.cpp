@@ -96,8 +96,8 @@ void add_state_flags(FlagSet& set, CalibrationOptions& options) {
             "number of first samples of --samples to skip, for parts of the data")
       .output(options.state, "state", "FILE",
               "calibration state: loaded first if it exists, then updated; -o is optional with it",
-              [](const Flags& flags) {
-                return std::vector<WrittenFile>{{flags.text("state"), kind::calibration, false, "merge"}};
+              [&options] {
+                return std::vector<WrittenFile>{{options.state, kind::calibration, false, "merge"}};
               })
       .list(options.merge, "merge", "FILE..", "states to merge instead of reading data; --data adds samples")
       .toggle(options.errors, "errors",

@@ -113,7 +113,7 @@ Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions&
 /// Returns null without a run directory, and on ranks other than the first.
 std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions& options,
                                            TrainingReport& report) {
-  const auto folder = run_folder(*options.line);
+  const auto folder = run_folder(options.output);
   if (!folder || !is_first_rank()) return nullptr;
   RecordedRun recorded{.run = &run, .batch = images_at_once(options)};
   const double fraction = options.val_fraction;
@@ -124,7 +124,7 @@ std::unique_ptr<RunRecorder> make_recorder(const Run& run, const TrainingOptions
     // one, rows of the training data.
     recorded.rows = some_held_out(run.data->size(), fraction > 0 ? fraction : 0.5, kSplitSeed, kMostExamined);
   }
-  return std::make_unique<RunRecorder>(*folder, *options.line, std::move(recorded), report);
+  return std::make_unique<RunRecorder>(*folder, options, std::move(recorded), report);
 }
 
 void check_validation(const TrainingOptions& options, const TrainerOptions& trainer) {
@@ -151,11 +151,30 @@ void take_ranks(TrainerOptions& trainer, const TrainingOptions& options) {
 
 }  // namespace
 
+namespace {
+
+/// Returns the files of --output: the checkpoint and, with --val-fraction, the checkpoint of the best epoch.
+/// For a device (/dev/null), returns only the former. Called before the plan, so that errors about the folder
+/// come first.
+std::vector<WrittenFile> training_files(const TrainingOptions& options) {
+  if (options.output.empty()) return {};
+  check_run_settings(options);
+  check_run_folder(run_target(options));
+  const std::string out = output_checkpoint(options);
+  const bool in_folder = run_folder(options.output).has_value();
+  std::vector<WrittenFile> files{{out, kind::checkpoint, in_folder, options.resume ? "checkpoint" : ""}};
+  if (options.val_fraction > 0 && allows_sibling_files(out))
+    files.push_back({best_checkpoint_path(out), kind::checkpoint});
+  return files;
+}
+
+}  // namespace
+
 void add_training_output(FlagSet& set, TrainingOptions& options) {
   set.output(options.output, "output,o", "FILE|RUN/",
              "checkpoint, written whole after every epoch; of a folder, RUN/, a run directory: checkpoints, "
              "log, numbers and a page to look at",
-             training_files);
+             [&options] { return training_files(options); });
 }
 
 void add_main_training_flags(FlagSet& set, TrainingOptions& options) {
@@ -202,7 +221,7 @@ void add_run_flags(FlagSet& set, TrainingOptions& options) {
       .optional_output(options.profile, "profile", "FILE",
                        "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
                        "by default <output>.profile.json",
-                       profile_files)
+                       [&options] { return profile_files(options); })
       .toggle(options.resume, "resume",
               "continue from the output, if it is there; --resume RUN of a run directory: with its flags, "
               "except flags on the command line")
@@ -249,22 +268,25 @@ void add_training_settings(FlagSet& set, TrainingOptions& options) {
              "csv, tensorboard or csv,tensorboard: further files of a run directory");
 }
 
-// Called while files are checked, before the plan, so errors about the folder come first.
-std::vector<WrittenFile> training_files(const Flags& flags) {
-  if (flags.text("output").empty()) return {};
-  check_run_flags(flags);
-  check_run_folder(flags);
-  const std::string out = output_checkpoint(flags);
-  const bool in_folder = run_folder(flags).has_value();
-  std::vector<WrittenFile> files{{out, kind::checkpoint, in_folder, flags.on("resume") ? "checkpoint" : ""}};
-  if (flags.number("val-fraction", 0, 0.9) > 0 && allows_sibling_files(out))
-    files.push_back({best_checkpoint_path(out), kind::checkpoint});
-  return files;
+RunTarget run_target(const TrainingOptions& options) {
+  return {options.command,
+          options.output,
+          options.resume,
+          options.general.force,
+          {{"checkpoint", options.checkpoint},
+           {"teacher", options.teacher.teacher.value_or("")},
+           {"data", options.data},
+           {"model", options.model.model.value_or("")},
+           {"init", options.model.init.value_or("")}}};
+}
+
+std::string output_checkpoint(const TrainingOptions& options) {
+  return output_checkpoint(options.output, options.command);
 }
 
 bool resuming(const TrainingOptions& options) {
   std::error_code error;
-  return options.resume && std::filesystem::exists(output_checkpoint(*options.line), error);
+  return options.resume && std::filesystem::exists(output_checkpoint(options), error);
 }
 
 void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path) {
@@ -296,7 +318,7 @@ TrainerOptions trainer_options(const TrainingOptions& options) {
   out.validation.patience = options.patience;
   check_validation(options, out);
   out.seed = std::uint64_t(options.seed);
-  out.checkpoint.out = output_checkpoint(*options.line);
+  out.checkpoint.out = output_checkpoint(options);
   out.checkpoint.save_every = options.save_every;
   out.execution.checkpoint_blocks = options.checkpoint_blocks;
   out.execution.capture = options.capture;
@@ -322,9 +344,9 @@ void check_training(const Run& run, const TrainingOptions& options, TrainerOptio
 }
 
 void plan_outputs(const Network* network, const TrainingOptions& options, PlannedFiles& planned) {
-  std::vector<std::string> files{output_checkpoint(*options.line)};
+  std::vector<std::string> files{output_checkpoint(options)};
   if (options.val_fraction > 0) files.push_back(best_checkpoint_path(files.front()));
-  if (run_folder(*options.line)) files.push_back(options.output);
+  if (run_folder(options.output)) files.push_back(options.output);
   for (const auto& file : files) network != nullptr ? planned.add(file, *network) : planned.add(file);
 }
 
@@ -337,9 +359,8 @@ std::string training_step(const TrainingOptions& options) {
 
 nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const TrainingOptions& options,
                                      Output& output) {
-  const Flags& flags = *options.line;
   run.network.module().to(chosen_device(options.general, options.command));
-  ProfileReport profile(flags);
+  ProfileReport profile(options);
   const Loaders loaders = complete(run, options, trainer);
   print_small_data(*loaders.training, options, output);
   TrainingReport report(output, options.command,
@@ -353,9 +374,9 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   const auto settings = fq::detail::run_settings(trainer, *loaders.training, loaders.validation.get());
   StateDict saved;
   if (run.resume) {
-    saved = checkpoint_to_resume(run, flags, trainer, settings);
+    saved = checkpoint_to_resume(run, options, trainer, settings);
     // Before the Trainer is made, because its schedule depends on the length.
-    take_length(run, flags, saved, trainer);
+    take_length(run, options, saved, trainer);
   }
   const auto training = naming_flags([&] {
     return std::make_unique<Trainer>(run.network.shared_module(), loaders.training, trainer,
@@ -369,13 +390,13 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   const TrainingResult result = naming_flags([&] {
     if (run.resume) {
       training->resume(saved, run.out);
-      check_length(run, flags, trainer, saved);
+      check_length(run, options, trainer, saved);
       // A finished run is reported again from its record. `fit` then returns at once.
-      if (training->done() && is_first_rank()) finished = finished_result(run, flags, saved);
+      if (training->done() && is_first_rank()) finished = finished_result(run, options, saved);
     }
     // config.json marks the folder as a run, so it is written only after all checks.
     if (recorder && finished.is_null())
-      recorder->begin(run_config(flags, run, trainer, settings), saved_step(saved));
+      recorder->begin(run_config(*options.line, run, trainer, settings), saved_step(saved));
     return training->fit();
   });
   if (!finished.is_null()) {
@@ -397,7 +418,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
     found.update(
         {{"ranks", trainer.distributed.ranks->size()}, {"rank_bytes", trainer.distributed.ranks->bytes()}});
   found["weight_bytes"] = weight_bytes(run.network);
-  if (const auto folder = run_folder(flags)) found["run"] = folder->path;
+  if (const auto folder = run_folder(options.output)) found["run"] = folder->path;
   if (recorder) recorder->finish("done", found);
   return found;
 }

@@ -15,6 +15,7 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/optimization.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/loop/trainer.h"
@@ -76,9 +77,10 @@ struct Run {
   std::string initialised = {};              ///< summary of --init (initial_weights.h)
 };
 
-/// Returns the files of --output: the checkpoint and, with --val-fraction, the checkpoint of the best epoch.
-/// For a device (/dev/null), returns only the former.
-[[nodiscard]] std::vector<WrittenFile> training_files(const Flags& flags);
+/// Returns the output, and the flags that name files to read.
+[[nodiscard]] RunTarget run_target(const TrainingOptions& options);
+/// Returns the checkpoint of --output.
+[[nodiscard]] std::string output_checkpoint(const TrainingOptions& options);
 /// Returns true if --resume is given and the output exists.
 [[nodiscard]] bool resuming(const TrainingOptions& options);
 /// Throws FileError unless the checkpoint at `path` belongs to a network with that identity.

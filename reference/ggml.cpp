@@ -1,6 +1,5 @@
 #include "fakequant/reference/ggml.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "fakequant/core/backend/cpu/engines/engine_products.h"

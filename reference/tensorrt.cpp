@@ -1,6 +1,5 @@
 #include "fakequant/reference/tensorrt.h"
 
-#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>

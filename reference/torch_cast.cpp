@@ -52,9 +52,10 @@ void check_codes(DType dtype, const char* function) {
            "codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", name(dtype));
 }
 
-namespace host {
+}  // namespace
 
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
+  if (detail::needs_host(x)) return detail::on_host(cast_float8, x, dtype, saturate);
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCastFloat8,
            "the input is {}: use f32, f16 or bf16", name(x.dtype()));
   check_codes(dtype, kCastFloat8);
@@ -67,6 +68,7 @@ Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
 }
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
+  if (detail::needs_host(codes)) return detail::on_host(decode_float8, codes, dtype);
   check_codes(codes.dtype(), kDecode);
   FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: use a float type", name(dtype));
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
@@ -75,17 +77,6 @@ Tensor decode_float8(const Tensor& codes, DType dtype) {
         codes.to(Layout::row_major), codes.shape(), out,
         [](const float* in, float* to, auto count, auto, auto) { std::copy_n(in, count, to); });
   return out.to(codes.layout());
-}
-
-}  // namespace host
-}  // namespace
-
-Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
-  return detail::through_host(host::cast_float8, x, dtype, saturate);
-}
-
-Tensor decode_float8(const Tensor& codes, DType dtype) {
-  return detail::through_host(host::decode_float8, codes, dtype);
 }
 
 Tensor cast_float(const Tensor& x, DType dtype) {

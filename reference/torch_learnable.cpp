@@ -77,11 +77,14 @@ void check_learnt(const Variable& learnt, const char* what, const char* function
            name(learnt.tensor().dtype()));
 }
 
-namespace host {
+}  // namespace
 
 Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Variable& scale,
                                                    const Variable& zero_point, std::int64_t quant_min,
                                                    std::int64_t quant_max, double grad_factor) {
+  if (detail::needs_host(x))
+    return detail::on_host(fake_quantize_learnable_per_tensor_affine, x, scale, zero_point, quant_min,
+                           quant_max, grad_factor);
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
   check_input(v.tensor(), range, kLearnableTensor);
@@ -106,6 +109,9 @@ Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Var
                                                     const Variable& zero_point, int axis,
                                                     std::int64_t quant_min, std::int64_t quant_max,
                                                     double grad_factor) {
+  if (detail::needs_host(x))
+    return detail::on_host(fake_quantize_learnable_per_channel_affine, x, scale, zero_point, axis, quant_min,
+                           quant_max, grad_factor);
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
   check_input(v.tensor(), range, kLearnableChannel);
@@ -116,24 +122,6 @@ Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Var
   const Tensor zero = rounded_zero_points(zero_point.tensor(), range, forward_zero_point);
   const Grid grid = channel_grid(v.tensor(), scale.tensor(), zero, axis, range);
   return recorded(kLearnableChannel, v, scale, zero_point, grid, grid, grad_factor);
-}
-
-}  // namespace host
-}  // namespace
-
-Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Variable& scale,
-                                                   const Variable& zero_point, std::int64_t quant_min,
-                                                   std::int64_t quant_max, double grad_factor) {
-  return detail::through_host(host::fake_quantize_learnable_per_tensor_affine, x, scale, zero_point,
-                              quant_min, quant_max, grad_factor);
-}
-
-Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Variable& scale,
-                                                    const Variable& zero_point, int axis,
-                                                    std::int64_t quant_min, std::int64_t quant_max,
-                                                    double grad_factor) {
-  return detail::through_host(host::fake_quantize_learnable_per_channel_affine, x, scale, zero_point, axis,
-                              quant_min, quant_max, grad_factor);
 }
 
 }  // namespace fq::torch_ref

@@ -142,11 +142,13 @@ Tensor code_mask(const Tensor& x, const Grid& grid) {
       .to(x.layout());
 }
 
-namespace host {
+}  // namespace
 
 Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
                        const Tensor& zero_point, IntegerType output_dtype, const CodeRange& range,
                        ZeroPointDomain domain) {
+  if (detail::needs_host(x))
+    return detail::on_host(quantize_affine, x, block_size, scale, zero_point, output_dtype, range, domain);
   check_float(x.dtype(), "input", kQuantize);
   const DType stored = code_dtype(output_dtype, kQuantize);
   const Grid grid = make_grid(x.shape(), x.dtype(), {block_size, scale, zero_point, domain},
@@ -163,6 +165,9 @@ Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& s
 Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Tensor& scale,
                          const Tensor& zero_point, IntegerType input_dtype, const CodeRange& range,
                          ZeroPointDomain domain, DType output_dtype) {
+  if (detail::needs_host(codes))
+    return detail::on_host(dequantize_affine, codes, block_size, scale, zero_point, input_dtype, range,
+                           domain, output_dtype);
   check_float(output_dtype, "output", kDequantize);
   // uint1 to uint7 have no type of their own here, so every integer type is accepted for their codes.
   const bool any = input_dtype.is_unsigned && input_dtype.bits < 8;
@@ -182,12 +187,18 @@ Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Ten
 Tensor fake_quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
                             const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
                             ZeroPointDomain domain) {
+  if (detail::needs_host(x))
+    return detail::on_host<Tensor>(fake_quantize_affine, x, block_size, scale, zero_point, quant_dtype, range,
+                                   domain);
   return fake(x, fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range));
 }
 
 Variable fake_quantize_affine(const Variable& x, const Shape& block_size, const Variable& scale,
                               const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
                               ZeroPointDomain domain) {
+  if (detail::needs_host(x))
+    return detail::on_host<Variable>(fake_quantize_affine, x, block_size, scale, zero_point, quant_dtype,
+                                     range, domain);
   const Variable v = x.as_float();
   const Tensor scales = scale.tensor();
   Grid grid = fake_grid(v.tensor(), {block_size, scales, zero_point, domain}, quant_dtype, range);
@@ -207,6 +218,9 @@ std::pair<Tensor, Tensor> fake_quantize_affine_cachemask(const Tensor& x, const 
                                                          const Tensor& scale, const Tensor& zero_point,
                                                          IntegerType quant_dtype, const CodeRange& range,
                                                          ZeroPointDomain domain) {
+  if (detail::needs_host(x))
+    return detail::on_host<std::pair<Tensor, Tensor>>(fake_quantize_affine_cachemask, x, block_size, scale,
+                                                      zero_point, quant_dtype, range, domain);
   const Grid grid = fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range);
   return {fake(x, grid), code_mask(x, grid)};
 }
@@ -215,56 +229,12 @@ std::pair<Variable, Tensor> fake_quantize_affine_cachemask(const Variable& x, co
                                                            const Variable& scale, const Tensor& zero_point,
                                                            IntegerType quant_dtype, const CodeRange& range,
                                                            ZeroPointDomain domain) {
+  if (detail::needs_host(x))
+    return detail::on_host<std::pair<Variable, Tensor>>(fake_quantize_affine_cachemask, x, block_size, scale,
+                                                        zero_point, quant_dtype, range, domain);
   const Tensor v = x.tensor();
-  return {host::fake_quantize_affine(x, block_size, scale, zero_point, quant_dtype, range, domain),
+  return {fake_quantize_affine(x, block_size, scale, zero_point, quant_dtype, range, domain),
           code_mask(v, fake_grid(v, {block_size, scale.tensor(), zero_point, domain}, quant_dtype, range))};
-}
-
-}  // namespace host
-}  // namespace
-
-Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
-                       const Tensor& zero_point, IntegerType output_dtype, const CodeRange& range,
-                       ZeroPointDomain domain) {
-  return detail::through_host(host::quantize_affine, x, block_size, scale, zero_point, output_dtype, range,
-                              domain);
-}
-
-Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Tensor& scale,
-                         const Tensor& zero_point, IntegerType input_dtype, const CodeRange& range,
-                         ZeroPointDomain domain, DType output_dtype) {
-  return detail::through_host(host::dequantize_affine, codes, block_size, scale, zero_point, input_dtype,
-                              range, domain, output_dtype);
-}
-
-Tensor fake_quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
-                            const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
-                            ZeroPointDomain domain) {
-  return detail::through_host<Tensor>(host::fake_quantize_affine, x, block_size, scale, zero_point,
-                                      quant_dtype, range, domain);
-}
-
-Variable fake_quantize_affine(const Variable& x, const Shape& block_size, const Variable& scale,
-                              const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
-                              ZeroPointDomain domain) {
-  return detail::through_host<Variable>(host::fake_quantize_affine, x, block_size, scale, zero_point,
-                                        quant_dtype, range, domain);
-}
-
-std::pair<Tensor, Tensor> fake_quantize_affine_cachemask(const Tensor& x, const Shape& block_size,
-                                                         const Tensor& scale, const Tensor& zero_point,
-                                                         IntegerType quant_dtype, const CodeRange& range,
-                                                         ZeroPointDomain domain) {
-  return detail::through_host<std::pair<Tensor, Tensor>>(host::fake_quantize_affine_cachemask, x, block_size,
-                                                         scale, zero_point, quant_dtype, range, domain);
-}
-
-std::pair<Variable, Tensor> fake_quantize_affine_cachemask(const Variable& x, const Shape& block_size,
-                                                           const Variable& scale, const Tensor& zero_point,
-                                                           IntegerType quant_dtype, const CodeRange& range,
-                                                           ZeroPointDomain domain) {
-  return detail::through_host<std::pair<Variable, Tensor>>(
-      host::fake_quantize_affine_cachemask, x, block_size, scale, zero_point, quant_dtype, range, domain);
 }
 
 }  // namespace fq::torchao

@@ -67,10 +67,12 @@ Tensor checked_scales(const Tensor& scale, const char* function) {
   return scale.to(DType::f32);
 }
 
-namespace host {
+}  // namespace
 
 Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
                            const Float8ScaleOptions& options) {
+  if (detail::needs_host(x))
+    return detail::on_host(choose_scale_float8, x, block_size, float8_dtype, options);
   const float max = float_grid(float8_dtype, kChoose).max;
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
            "the input is {}: use f32, f16 or bf16", name(x.dtype()));
@@ -93,6 +95,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 }
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
+  if (detail::needs_host(x)) return detail::on_host<Tensor>(quantize_affine_float8, x, scale, float8_dtype);
   FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: use a float type", name(x.dtype()));
   const Minifloat grid = float_grid(float8_dtype, kQuantizeFloat8);
   const Shape block = scale_block(x.shape(), scale, kQuantizeFloat8);
@@ -115,6 +118,7 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 }
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
+  if (detail::needs_host(codes)) return detail::on_host(dequantize_affine_float8, codes, scale, dtype);
   (void)float_grid(codes.dtype(), kDequantizeFloat8);
   FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: use a float type", name(dtype));
   const Shape block = scale_block(codes.shape(), scale, kDequantizeFloat8);
@@ -129,6 +133,8 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
                      });
   return y.to(codes.layout());
 }
+
+namespace {
 
 // Returns dy / scale where |x / scale| is at most the largest code value, computed in f32 and rounded to the
 // type of x. This is the gradient of clamp and division with a straight-through cast.
@@ -151,28 +157,14 @@ Tensor float8_gradient(const Tensor& x, const Tensor& scale, const Tensor& dy, D
   return dx.to(x.dtype());
 }
 
-}  // namespace host
 }  // namespace
-
-Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
-                           const Float8ScaleOptions& options) {
-  return detail::through_host(host::choose_scale_float8, x, block_size, float8_dtype, options);
-}
-
-Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
-  return detail::through_host(host::quantize_affine_float8, x, scale, float8_dtype);
-}
 
 Variable quantize_affine_float8(const Variable& x, const Tensor& scale, DType float8_dtype) {
   const Tensor input = x.as_float().tensor();
   const auto backward = [input, scale, float8_dtype](const Tensor& dy) {
-    return std::vector<Tensor>{detail::through_host(host::float8_gradient, input, scale, dy, float8_dtype)};
+    return std::vector<Tensor>{detail::through_host(float8_gradient, input, scale, dy, float8_dtype)};
   };
   return detail::record(kQuantizeFloat8, quantize_affine_float8(input, scale, float8_dtype), {x}, backward);
-}
-
-Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
-  return detail::through_host(host::dequantize_affine_float8, codes, scale, dtype);
 }
 
 namespace {
@@ -184,9 +176,10 @@ Minifloat float_grid(int ebits, int mbits, const char* function) {
   return Minifloat::finite(ebits, mbits);
 }
 
-namespace host {
+}  // namespace
 
 Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
+  if (detail::needs_host(x)) return detail::on_host(cast_floatx, x, ebits, mbits);
   constexpr const char* where = "cast_floatx";
   const Minifloat grid = float_grid(ebits, mbits, where);
   FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: use f32", name(x.dtype()));
@@ -199,22 +192,12 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
 }
 
 Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
+  if (detail::needs_host(codes)) return detail::on_host(decode_floatx, codes, ebits, mbits);
   constexpr const char* where = "decode_floatx";
   const Minifloat grid = float_grid(ebits, mbits, where);
   FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: use u8, one code a byte",
            name(codes.dtype()));
   return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);
-}
-
-}  // namespace host
-}  // namespace
-
-Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
-  return detail::through_host(host::cast_floatx, x, ebits, mbits);
-}
-
-Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
-  return detail::through_host(host::decode_floatx, codes, ebits, mbits);
 }
 
 }  // namespace fq::torchao

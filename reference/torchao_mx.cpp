@@ -103,10 +103,8 @@ ScalingMode scaling_mode(std::string_view name) {
   return ScalingMode::rceil;
 }
 
-namespace {
-namespace host {
-
 ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
+  if (detail::needs_host(x)) return detail::on_host(to_mx, x, format, block_size, mode);
   const Element element = mx_element(format, kTo);
   FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: use f32 or bf16",
            name(x.dtype()));
@@ -129,10 +127,11 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
   return {scale, packs ? pack_codes(bytes, element.stored) : relabelled(bytes, element.stored)};
 }
 
-Tensor to_dtype(const Tensor& scale, const Tensor& stored, FloatFormat format, std::int64_t block_size,
-                DType dtype) {
+Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
+  if (detail::needs_host(mx.scale))
+    return to_dtype(detail::moved(mx, Device::cpu()), format, block_size, dtype).to(mx.scale.device());
   const Element element = mx_element(format, kFrom);
-  const Tensor codes = stored.to(Layout::row_major);
+  const Tensor &scale = mx.scale, codes = mx.codes.to(Layout::row_major);
   FQ_CHECK(codes.dtype() == element.stored && scale.dtype() == DType::f8_e8m0, kFrom,
            "codes of {} and scales of {}: use {} and f8_e8m0", name(codes.dtype()), name(scale.dtype()),
            name(element.stored));
@@ -155,17 +154,6 @@ Tensor to_dtype(const Tensor& scale, const Tensor& stored, FloatFormat format, s
   return y;
 }
 
-}  // namespace host
-}  // namespace
-
-ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
-  return detail::through_host(host::to_mx, x, format, block_size, mode);
-}
-
-Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
-  return detail::through_host(host::to_dtype, mx.scale, mx.codes, format, block_size, dtype);
-}
-
 namespace {
 
 constexpr const char* kNvfp4Quantize = "nvfp4_quantize";
@@ -186,9 +174,10 @@ void check(const Tensor& x, const Tensor& per_tensor_scale) {
            name(per_tensor_scale.dtype()));
 }
 
-namespace host {
+}  // namespace
 
 ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
+  if (detail::needs_host(x)) return detail::on_host(nvfp4_quantize, x, per_tensor_scale);
   check(x, per_tensor_scale);
   const std::int64_t rows = x.dim(0), blocks = rows == 0 ? 0 : x.numel() / rows / block_size;
   Tensor scale = Tensor::empty({rows, blocks}, DType::f8_e4m3, x.device());
@@ -213,13 +202,6 @@ ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
       },
       [&](float* scaled, auto count) { detail::encode_floats(scaled, count, e2m1); });
   return {scale, pack_codes(bytes, DType::f4_e2m1)};
-}
-
-}  // namespace host
-}  // namespace
-
-ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
-  return detail::through_host(host::nvfp4_quantize, x, per_tensor_scale);
 }
 
 }  // namespace fq::torchao

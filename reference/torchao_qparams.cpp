@@ -119,10 +119,12 @@ QParams unknown(const Shape& shape, DType dtype, DType zero_point_dtype, const Q
           Tensor::empty(shape, options.zero_point_dtype.value_or(zero_point_dtype), Device::meta())};
 }
 
-namespace host {
+}  // namespace
 
 QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type, const Shape& block_size,
                               IntegerType target_dtype, const QParamsOptions& options) {
+  if (detail::needs_host(x))
+    return detail::on_host(choose_qparams_affine, x, mapping_type, block_size, target_dtype, options);
   constexpr const char* where = "choose_qparams_affine";
   const Reduction r = reduction(x.shape(), block_size, where);
   if (options.keepdim) check_kept(r, where);
@@ -135,6 +137,9 @@ QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type, const S
 QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& max_val,
                                            MappingType mapping_type, IntegerType target_dtype,
                                            const QParamsOptions& options) {
+  if (detail::needs_host(min_val))
+    return detail::on_host(choose_qparams_affine_with_min_max, min_val, max_val, mapping_type, target_dtype,
+                           options);
   constexpr const char* where = "choose_qparams_affine_with_min_max";
   FQ_CHECK(min_val.shape() == max_val.shape() && min_val.dtype() == max_val.dtype(), where,
            "min_val is {} and max_val {}: use the same shape and dtype", min_val.describe(),
@@ -147,6 +152,9 @@ QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& 
 
 QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type, const Shape& block_size,
                                        IntegerType target_dtype, const QParamsOptions& options) {
+  if (detail::needs_host(x))
+    return detail::on_host(choose_qparams_affine_tinygemm, x, mapping_type, block_size, target_dtype,
+                           options);
   constexpr const char* where = "choose_qparams_affine_tinygemm";
   check_asymmetric(mapping_type, where);
   const Reduction r = reduction(x.shape(), block_size, where);
@@ -163,6 +171,9 @@ QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type
 QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType mapping_type,
                                                  const Shape& block_size, IntegerType target_dtype,
                                                  const QParamsOptions& options) {
+  if (detail::needs_host(x))
+    return detail::on_host(choose_qparams_affine_dont_preserve_zero, x, mapping_type, block_size,
+                           target_dtype, options);
   constexpr const char* where = "choose_qparams_affine_dont_preserve_zero";
   check_asymmetric(mapping_type, where);
   const Reduction r = reduction(x.shape(), block_size, where);
@@ -171,35 +182,6 @@ QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType ma
                 options, where, []<class V>(V lower, V upper, V eps, const Codes& codes, const Codes& near) {
                   return preserving(MappingType::asymmetric, lower, upper, eps, codes, near);
                 });
-}
-
-}  // namespace host
-}  // namespace
-
-QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type, const Shape& block_size,
-                              IntegerType target_dtype, const QParamsOptions& options) {
-  return detail::through_host(host::choose_qparams_affine, x, mapping_type, block_size, target_dtype,
-                              options);
-}
-
-QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& max_val,
-                                           MappingType mapping_type, IntegerType target_dtype,
-                                           const QParamsOptions& options) {
-  return detail::through_host(host::choose_qparams_affine_with_min_max, min_val, max_val, mapping_type,
-                              target_dtype, options);
-}
-
-QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type, const Shape& block_size,
-                                       IntegerType target_dtype, const QParamsOptions& options) {
-  return detail::through_host(host::choose_qparams_affine_tinygemm, x, mapping_type, block_size, target_dtype,
-                              options);
-}
-
-QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType mapping_type,
-                                                 const Shape& block_size, IntegerType target_dtype,
-                                                 const QParamsOptions& options) {
-  return detail::through_host(host::choose_qparams_affine_dont_preserve_zero, x, mapping_type, block_size,
-                              target_dtype, options);
 }
 
 }  // namespace fq::torchao

@@ -14,7 +14,7 @@ import sys
 import warnings
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [os.path.join(os.path.dirname(BENCH), "scripts", "lib"), os.path.join(BENCH, "peers")]
+sys.path.insert(0, os.path.join(BENCH, "peers"))
 
 import peer  # noqa: E402
 import quantized  # noqa: E402

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -69,7 +68,7 @@ FlagSet export_flags(ExportOptions& options) {
               "a file, a folder, or the beginning of names, by the format",
               // The files depend on --format, which is parsed only after this function. `options` outlives
               // the set.
-              [&options](const Flags&) { return options.format->files(options); })
+              [&options] { return options.format->files(options); })
       .choice(options.format, "format,f", "NAME", format_choices(), format_help())
       .need({"target", "opset", "emulate"}, "format", {"onnx"})
       .need({"float-type"}, "format", {"gguf"})

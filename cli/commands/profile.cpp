@@ -19,16 +19,15 @@ namespace {
 using nlohmann::ordered_json;
 
 // The other ranks do the same work.
-bool wanted(const Flags& flags) { return flags.given("profile") && is_first_rank(); }
+bool wanted(const TrainingOptions& options) { return options.profile && is_first_rank(); }
 
 // The path of --profile=FILE, else a file in the run directory, else one next to the checkpoint.
-std::string trace_path(const Flags& flags) {
-  if (!flags.text("profile").empty()) return flags.text("profile");
-  if (const auto folder = run_folder(flags)) return folder->file("profile.json");
-  const std::string output = flags.text("output");
-  FQ_CHECK(allows_sibling_files(output), flags.command(),
-           "--profile: {} is no file, so the trace has no default name: use --profile=FILE", output);
-  return sibling_path(output, ".profile.json");
+std::string trace_path(const TrainingOptions& options) {
+  if (!options.profile->empty()) return *options.profile;
+  if (const auto folder = run_folder(options.output)) return folder->file("profile.json");
+  FQ_CHECK(allows_sibling_files(options.output), options.command,
+           "--profile: {} is no file, so the trace has no default name: use --profile=FILE", options.output);
+  return sibling_path(options.output, ".profile.json");
 }
 
 ordered_json profile_rows(const Profile& profile) {
@@ -52,13 +51,13 @@ struct ProfileReport::Session {
   ProfilerScope scope{profiler};
 };
 
-std::vector<WrittenFile> profile_files(const Flags& flags) {
-  if (!wanted(flags)) return {};
-  return {{trace_path(flags), kind::trace}};
+std::vector<WrittenFile> profile_files(const TrainingOptions& options) {
+  if (!wanted(options)) return {};
+  return {{trace_path(options), kind::trace}};
 }
 
-ProfileReport::ProfileReport(const Flags& flags) {
-  if (wanted(flags)) session_ = std::make_unique<Session>(trace_path(flags));
+ProfileReport::ProfileReport(const TrainingOptions& options) {
+  if (wanted(options)) session_ = std::make_unique<Session>(trace_path(options));
 }
 
 ProfileReport::~ProfileReport() = default;

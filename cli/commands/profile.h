@@ -6,22 +6,22 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/cli/training.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::cli {
 
 /// Returns the files of --profile.
-[[nodiscard]] std::vector<WrittenFile> profile_files(const Flags& flags);
+[[nodiscard]] std::vector<WrittenFile> profile_files(const TrainingOptions& options);
 
 /// Profiles the training of this thread during its lifetime, if --profile is given.
 class ProfileReport {
  public:
   /// Opens the trace file of --profile, by default `<output>.profile.json`. Throws FileError if the
   /// file cannot be written.
-  explicit ProfileReport(const Flags& flags);
+  explicit ProfileReport(const TrainingOptions& options);
   ~ProfileReport();
   ProfileReport(const ProfileReport&) = delete;  // installed on its thread
   ProfileReport& operator=(const ProfileReport&) = delete;

@@ -149,7 +149,7 @@ std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planne
   check_not_compressed(*network, "qat", training.checkpoint);
   QatRun out{.run = {.network = std::move(*network),
                      .data = nullptr,
-                     .out = output_checkpoint(*training.line),
+                     .out = output_checkpoint(training),
                      .resume = resuming(training),
                      .initialised = std::move(initialised)}};
   Run& run = out.run;
@@ -202,7 +202,7 @@ void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
 // Checked again, because the output may have been written since the plan was made.
 void begin(QatRun& qat, const QatFlags& flags, Output& output) {
   qat.run.resume = resuming(flags.training);
-  open_run_folder(*flags.training.line);
+  open_run_folder(flags.training);
   if (!qat.run.initialised.empty()) output.line(qat.run.initialised);
 }
 
@@ -343,7 +343,7 @@ void add_steps(Plan& plan, const QatFlags& flags, const std::shared_ptr<SharedRu
   const TrainingOptions& training = flags.training;
   const std::string start = training.model.model.value_or(training.checkpoint);
   plan.add(fmt::format("start from {}", start), [&flags, shared](Output& output, auto&) {
-    shared->lock = lock_run(*flags.training.line);
+    shared->lock = lock_run(run_target(flags.training));
     begin(shared->qat.value(), flags, output);
   });
   const bool quantizes = flags.quantization.preset || flags.quantization.config;

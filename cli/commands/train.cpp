@@ -53,7 +53,7 @@ std::optional<Run> prepare(const TrainingOptions& options, const PlannedFiles& p
     take_task(run->network, options.task, "train");
     run->data = open_network_data(run->network, options.data, "train", Labels::needed, "train");
   }
-  run->out = output_checkpoint(*options.line);
+  run->out = output_checkpoint(options);
   run->resume = resuming(options);
   check_task(run->network, *run->data, "train");
   return run;
@@ -81,7 +81,7 @@ void fold_trained(const std::string& path, Output& output, nlohmann::ordered_jso
 void train(const TrainOptions& options, Run run, TrainerOptions trainer, Output& output,
            nlohmann::ordered_json& result) {
   const TrainingOptions& training = options.training;
-  const auto lock = lock_run(*training.line);
+  const auto lock = lock_run(run_target(training));
   run.resume = resuming(training);
   // Repeating the command of a finished run changes nothing and succeeds.
   if (run.resume && finished_and_folded(run)) {
@@ -89,7 +89,7 @@ void train(const TrainOptions& options, Run run, TrainerOptions trainer, Output&
     result = {{"output", run.out}};
     return;
   }
-  open_run_folder(*training.line);
+  open_run_folder(training);
   if (!run.initialised.empty()) output.line(run.initialised);
   result = train_network(run, std::move(trainer), training, output);
   // One rank writes the file. The others have the same values.

@@ -1,6 +1,5 @@
 #include "fakequant/cli/engines/engines.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>

@@ -1,7 +1,5 @@
 #include "fakequant/cli/fine_tuning/teacher.h"
 
-#include <fmt/format.h>
-
 #include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"

@@ -60,7 +60,7 @@ std::vector<OutputFile> outputs(const FlagSet& set, const Flags& flags) {
   std::vector<OutputFile> out;
   for (const auto& [flag, written] : set.file_flags())
     if (written && flags.has(flag))
-      for (auto& file : written(flags))
+      for (auto& file : written())
         if (!file.path.empty()) out.push_back({flag, std::move(file)});
   return out;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -333,17 +332,13 @@ FlagSet& FlagSet::argument(std::vector<std::string>& member, const char* name, c
 
 FlagSet& FlagSet::output(std::string& member, const char* names, const char* unit, const std::string& help,
                          const std::string& kind) {
-  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
-    return std::vector<WrittenFile>{{flags.text(name), kind}};
-  });
+  note_file(names, unit, [&member, kind] { return std::vector<WrittenFile>{{member, kind}}; });
   return value(member, names, unit, help);
 }
 
 FlagSet& FlagSet::output(std::optional<std::string>& member, const char* names, const char* unit,
                          const std::string& help, const std::string& kind) {
-  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
-    return std::vector<WrittenFile>{{flags.text(name), kind}};
-  });
+  note_file(names, unit, [&member, kind] { return std::vector<WrittenFile>{{member.value_or(""), kind}}; });
   return value(member, names, unit, help);
 }
 

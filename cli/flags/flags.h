@@ -28,7 +28,7 @@ struct WrittenFile {
   std::string may_be = {};   ///< flag of an input file that may be the same file
 };
 /// Returns the output files of a flag's value.
-using WrittenFiles = std::function<std::vector<WrittenFile>(const Flags&)>;
+using WrittenFiles = std::function<std::vector<WrittenFile>()>;
 
 /// A flag that names files.
 struct FileFlag {

@@ -66,7 +66,7 @@ ordered_json machine() {
 /// Returns the time of the first start of a run.
 /// A resumed run keeps the time of its first start.
 std::string began(const Flags& flags) {
-  const auto folder = run_folder(flags);
+  const auto folder = run_folder(flags.text("output"));
   if (!folder || !flags.on("resume") || !holds_run(*folder)) return time_now();
   return read_run_config(*folder).value("started", time_now());
 }
@@ -293,13 +293,13 @@ bool is_length(const nlohmann::json& value) {
 /// checkpoint. Returns an empty object if both lack it.
 /// The checkpoint of a run directory stores a length too. The directory has priority, because a resumed run
 /// with another --epochs updates it at its start.
-nlohmann::json planned_length(const Run& run, const Flags& flags, const StateDict& saved) {
+nlohmann::json planned_length(const Run& run, const TrainingOptions& given, const StateDict& saved) {
   const auto checked = [](nlohmann::json length, const std::string& path) {
     if (!is_length(length))
       throw FileError(path, "", fmt::format("[resume] the length of the run in {} is damaged", path));
     return length;
   };
-  if (const auto folder = run_folder(flags); folder && holds_run(*folder)) {
+  if (const auto folder = run_folder(given.output); folder && holds_run(*folder)) {
     const auto config = read_run_config(*folder);
     for (const char* unit : {"steps", "epochs"})
       if (config.contains(unit)) return checked({{unit, config[unit]}}, folder->config());
@@ -316,10 +316,10 @@ std::int64_t saved_step(const StateDict& saved) {
              : 0;
 }
 
-StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const TrainerOptions& options,
+StateDict checkpoint_to_resume(const Run& run, const TrainingOptions& given, const TrainerOptions& options,
                                const nlohmann::json& settings) {
   StateDict saved = load_checkpoint(run.out);
-  if (!flags.on("allow-changes") || !has_training_state(saved)) return saved;
+  if (!given.allow_changes || !has_training_state(saved)) return saved;
   if (saved.has_attribute("progress/settings"))
     fq::detail::check_removed_settings(saved.attribute("progress/settings"), run.out);
   // The Trainer compares these settings with its own. Replacing them permits the changes.
@@ -329,32 +329,34 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
   return saved;
 }
 
-void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options) {
-  if (flags.given("epochs") || flags.given("steps")) return;
-  const auto length = planned_length(run, flags, saved);
+void take_length(const Run& run, const TrainingOptions& given, const StateDict& saved,
+                 TrainerOptions& options) {
+  if (given.epochs || given.steps) return;
+  const auto length = planned_length(run, given, saved);
   options.steps = fq::detail::whole_or(length, "steps", options.steps);
   options.epochs = fq::detail::whole_or(length, "epochs", options.epochs);
 }
 
-void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved) {
+void check_length(const Run& run, const TrainingOptions& given, const TrainerOptions& options,
+                  const StateDict& saved) {
   const bool by_steps = options.steps > 0;
   const char* unit = by_steps ? "steps" : "epochs";
   const std::int64_t wanted = by_steps ? options.steps : options.epochs;
   const char* key = by_steps ? "progress/step" : "progress/epoch";
   const std::int64_t done =
       saved.has_attribute(key) ? fq::detail::whole_value<std::int64_t>(saved.attribute(key)) : 0;
-  FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: use at least this number",
+  FQ_CHECK(wanted >= done, given.command, "--{} is {}, and {} has completed {}: use at least this number",
            unit, wanted, run.out, done);
-  if (flags.on("allow-changes")) return;
-  const auto there = fq::detail::whole_or<std::int64_t>(planned_length(run, flags, saved), unit, 0);
+  if (given.allow_changes) return;
+  const auto there = fq::detail::whole_or<std::int64_t>(planned_length(run, given, saved), unit, 0);
   // The schedule depends on the length, so a shorter run would have had other learning rates from the start.
-  FQ_CHECK(wanted >= there, flags.command(),
+  FQ_CHECK(wanted >= there, given.command,
            "--{} is {}, and the run was planned for {}. Use at least this number, or --allow-changes", unit,
            wanted, there);
 }
 
-nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved) {
-  const auto folder = run_folder(flags);
+nlohmann::ordered_json finished_result(Run& run, const TrainingOptions& given, const StateDict& saved) {
+  const auto folder = run_folder(given.output);
   if (!folder)
     return {{"output", run.out}, {"steps", saved_step(saved)}, {"weight_bytes", weight_bytes(run.network)}};
   // Null makes the caller run the end of the training again, which writes the missing page.

@@ -28,15 +28,18 @@ namespace fq::cli {
 /// Returns the number of steps that the run of a checkpoint has completed; 0 without a run.
 [[nodiscard]] std::int64_t saved_step(const StateDict& saved);
 /// Returns the checkpoint at the output of the run. With --allow-changes it gets the settings of this run.
-[[nodiscard]] StateDict checkpoint_to_resume(const Run& run, const Flags& flags,
+[[nodiscard]] StateDict checkpoint_to_resume(const Run& run, const TrainingOptions& given,
                                              const TrainerOptions& options, const nlohmann::json& settings);
 /// Without --epochs and --steps, sets the length of the run from its directory or checkpoint. Throws
 /// FileError for an invalid length.
-void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options);
+void take_length(const Run& run, const TrainingOptions& given, const StateDict& saved,
+                 TrainerOptions& options);
 /// Throws ArgumentError for fewer epochs or steps than the run has completed. Without --allow-changes, also
 /// throws for fewer than its planned length.
-void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved);
+void check_length(const Run& run, const TrainingOptions& given, const TrainerOptions& options,
+                  const StateDict& saved);
 /// Returns the result of a finished run from its directory; null if the directory has no result.
-[[nodiscard]] nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved);
+[[nodiscard]] nlohmann::ordered_json finished_result(Run& run, const TrainingOptions& given,
+                                                     const StateDict& saved);
 
 }  // namespace fq::cli

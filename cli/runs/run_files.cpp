@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/streams.h"
@@ -101,38 +102,19 @@ std::string scalars_record(double wall_time, std::int64_t step, const Scalars& s
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostKept = 1 << 20;
-
-std::vector<std::string> listed_logs(const Flags& flags) {
-  std::vector<std::string> out;
-  const std::string text = flags.text("log");
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    out.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
-void check_run_flags(const Flags& flags) {
-  (void)kept_epochs(flags);
+void check_run_settings(const TrainingOptions& options) {
   const std::vector<std::string> known{"csv", "tensorboard"};
-  for (const auto& name : listed_logs(flags))
-    FQ_CHECK(std::ranges::find(known, name) != known.end(), flags.command(), "{} is '{}'{}",
-             flags.shown("log"), name, fq::detail::did_you_mean(name, known));
+  // Messages name the line of --config that has a setting.
+  const Flags& line = *options.line;
+  for (const auto& name : listed_words(options.log))
+    FQ_CHECK(std::ranges::find(known, name) != known.end(), options.command, "{} is '{}'{}",
+             line.shown("log"), name, fq::detail::did_you_mean(name, known));
   for (const char* name : {"keep_epochs", "log"})
-    FQ_CHECK(!flags.given(name) || run_folder(flags), flags.command(),
+    FQ_CHECK(!line.given(name) || run_folder(options.output), options.command,
              "{} is for a run directory, and --output names a file: name a folder, such as {}/",
-             flags.shown(name), fs::path(flags.text("output")).replace_extension().string());
-}
-
-std::int64_t kept_epochs(const Flags& flags) { return flags.integer("keep_epochs", 0, kMostKept); }
-
-bool logs(const Flags& flags, const std::string& name) {
-  const auto all = listed_logs(flags);
-  return std::ranges::find(all, name) != all.end();
+             line.shown(name), fs::path(options.output).replace_extension().string());
 }
 
 namespace {
@@ -197,6 +179,12 @@ std::string dump_lossy(const ordered_json& value, int indent) {
   return value.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+/// Returns true if the setting `log` contains `name`: "csv", "tensorboard".
+bool logs(const TrainingOptions& options, const std::string& name) {
+  const auto all = listed_words(options.log);
+  return std::ranges::find(all, name) != all.end();
+}
+
 /// Makes a hard link to the file, which no later checkpoint changes, or a copy if the file system has no
 /// links.
 void keep_copy(const std::string& from, const std::string& to) {
@@ -209,19 +197,19 @@ void keep_copy(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-void open_run_folder(const Flags& flags) {
-  const auto folder = run_folder(flags);
+void open_run_folder(const TrainingOptions& options) {
+  const auto folder = run_folder(options.output);
   if (!folder || !is_first_rank()) return;
   std::error_code none;
   // Without --resume the checks allow an existing run only with --force.
-  if (!flags.on("resume")) clear_run(*folder);
+  if (!options.resume) clear_run(*folder);
   fs::create_directories(folder->file("checkpoints"), none);
   begin_transcript(folder->log());
 }
 
-RunFiles::RunFiles(RunFolder folder, const Flags& flags)
-    : folder_(std::move(folder)), keep_(kept_epochs(flags)), writes_table_(logs(flags, "csv")) {
-  if (logs(flags, "tensorboard")) events_.emplace(folder_.path);
+RunFiles::RunFiles(RunFolder folder, const TrainingOptions& options)
+    : folder_(std::move(folder)), keep_(options.keep_epochs), writes_table_(logs(options, "csv")) {
+  if (logs(options, "tensorboard")) events_.emplace(folder_.path);
 }
 
 void RunFiles::begin(const ordered_json& config, std::int64_t step) {

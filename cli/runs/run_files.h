@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/runs/run_folder.h"
+#include "fakequant/cli/training.h"
 #include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/report/detail/runs/run_record.h"
 
@@ -16,11 +16,7 @@ namespace fq::cli {
 
 /// Throws ArgumentError if the settings keep_epochs and log are given without a run directory, and for
 /// unknown words of `log`.
-void check_run_flags(const Flags& flags);
-/// Returns the number of epochs whose checkpoints are kept.
-[[nodiscard]] std::int64_t kept_epochs(const Flags& flags);
-/// Returns true if the setting `log` contains `name`: "csv", "tensorboard".
-[[nodiscard]] bool logs(const Flags& flags, const std::string& name);
+void check_run_settings(const TrainingOptions& options);
 
 /// The event file of TensorBoard in a run directory.
 class EventLog {
@@ -45,12 +41,12 @@ class EventLog {
 
 /// Makes the folder of a new run and begins its log. With --force it replaces an existing run. Does nothing
 /// without a run directory and on ranks other than the first.
-void open_run_folder(const Flags& flags);
+void open_run_folder(const TrainingOptions& options);
 
 /// The files of a run directory that grow with the run.
 class RunFiles {
  public:
-  RunFiles(RunFolder folder, const Flags& flags);
+  RunFiles(RunFolder folder, const TrainingOptions& options);
 
   [[nodiscard]] const RunFolder& folder() const noexcept { return folder_; }
   [[nodiscard]] const fq::detail::RunRecord& record() const noexcept { return record_; }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/flags/command_files.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
@@ -39,24 +40,24 @@ bool is_inside_folder(const std::string& file, const RunFolder& folder) {
   return !file.empty() && (inner + "/").starts_with(outer.ends_with('/') ? outer : outer + "/");
 }
 
-void check_reads_elsewhere(const RunFolder& folder, const Flags& flags) {
+void check_reads_elsewhere(const RunFolder& folder, const RunTarget& target) {
   // With --force the folder is cleared before the run reads its inputs.
-  for (const char* flag : {"checkpoint", "teacher", "data", "model", "init"})
-    FQ_CHECK(!flags.knows(flag) || !is_inside_folder(flags.text(flag), folder), flags.command(),
+  for (const auto& [flag, path] : target.inputs)
+    FQ_CHECK(!is_inside_folder(path, folder), target.command,
              "--output {} would replace the run that --{} reads from: name another folder", folder.path,
              flag);
 }
 
 // An interrupted run that has not written its config yet starts from the beginning.
-void check_resumed(const RunFolder& folder, const Flags& flags) {
+void check_resumed(const RunFolder& folder, const RunTarget& target) {
   if (!holds_run(folder)) {
-    FQ_CHECK(is_empty_folder(folder), flags.command(),
+    FQ_CHECK(is_empty_folder(folder), target.command,
              "--resume: {} holds other files and no run: name the folder of a run, or a new one by --output",
              folder.path);
     return;
   }
   const std::string command = read_run_config(folder).value("command", std::string());
-  FQ_CHECK(command == flags.command(), flags.command(),
+  FQ_CHECK(command == target.command, target.command,
            "{} holds a run of {}: resume it by fakequant {} --resume {}", folder.path, command, command,
            folder.path);
 }
@@ -69,15 +70,15 @@ std::string RunFolder::kept(std::int64_t epoch) const {
 
 bool names_folder(const std::string& path) { return path.ends_with('/') || is_folder(path); }
 
-std::optional<RunFolder> run_folder(const Flags& flags) {
-  const std::string out = flags.text("output");
-  if (!names_folder(out)) return std::nullopt;
-  return RunFolder{out.ends_with('/') ? out : out + "/"};
+std::optional<RunFolder> run_folder(const std::string& output) {
+  if (!names_folder(output)) return std::nullopt;
+  return RunFolder{output.ends_with('/') ? output : output + "/"};
 }
 
-std::string output_checkpoint(const Flags& flags) {
-  const auto folder = run_folder(flags);
-  return folder ? folder->last() : flags.required("output");
+std::string output_checkpoint(const std::string& output, const std::string& command) {
+  check_given(output, "output", command);
+  const auto folder = run_folder(output);
+  return folder ? folder->last() : output;
 }
 
 std::string read_checkpoint_path(const std::string& path) {
@@ -119,22 +120,22 @@ nlohmann::ordered_json read_run_config(const RunFolder& folder) {
   return config;
 }
 
-void check_run_folder(const Flags& flags) {
-  const auto folder = run_folder(flags);
+void check_run_folder(const RunTarget& target) {
+  const auto folder = run_folder(target.output);
   // The first rank alone writes to the folder.
   if (!folder || !is_first_rank()) return;
   std::error_code none;
   const std::string path = trim_slashes(folder->path);
-  FQ_CHECK(!fs::exists(path, none) || is_folder(path), flags.command(),
+  FQ_CHECK(!fs::exists(path, none) || is_folder(path), target.command,
            "--output {}: {} is a file: leave the slash out to write a checkpoint, or name another folder",
-           flags.text("output"), path);
-  if (flags.on("resume")) return check_resumed(*folder, flags);
-  if (flags.on("force")) return check_reads_elsewhere(*folder, flags);
-  FQ_CHECK(!holds_run(*folder), flags.command(),
+           target.output, path);
+  if (target.resume) return check_resumed(*folder, target);
+  if (target.force) return check_reads_elsewhere(*folder, target);
+  FQ_CHECK(!holds_run(*folder), target.command,
            "{} holds a run already: resume it by --resume {}, name another folder, or give --force to "
            "replace it",
            folder->path, folder->path);
-  FQ_CHECK(is_empty_folder(*folder), flags.command(),
+  FQ_CHECK(is_empty_folder(*folder), target.command,
            "{} is a folder that holds other files: name a new one, or give --force to add the run",
            folder->path);
 }
@@ -266,11 +267,11 @@ FolderLock::~FolderLock() {
   remove_empty(made_);
 }
 
-std::unique_ptr<FolderLock> lock_run(const Flags& flags) {
-  const auto folder = run_folder(flags);
+std::unique_ptr<FolderLock> lock_run(const RunTarget& target) {
+  const auto folder = run_folder(target.output);
   if (!folder || !is_first_rank()) return nullptr;
-  auto lock = std::make_unique<FolderLock>(flags.command(), folder->path);
-  check_run_folder(flags);  // another process may have run since the first check
+  auto lock = std::make_unique<FolderLock>(target.command, folder->path);
+  check_run_folder(target);  // another process may have run since the first check
   return lock;
 }
 

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "fakequant/cli/flags/flags.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
 
@@ -34,10 +34,18 @@ struct RunFolder {
 
 /// Returns true if `path` is a folder name: it ends with a slash, or it is an existing folder.
 [[nodiscard]] bool names_folder(const std::string& path);
+/// The output of a run, and the files that it reads.
+struct RunTarget {
+  std::string command, output;
+  bool resume = false, force = false;
+  std::vector<std::pair<const char*, std::string>> inputs = {};  ///< flags and paths; a path may be empty
+};
+
 /// Returns the folder of --output; empty if --output names a file.
-[[nodiscard]] std::optional<RunFolder> run_folder(const Flags& flags);
-/// Returns the checkpoint of --output: the file, or the last checkpoint of a run directory.
-[[nodiscard]] std::string output_checkpoint(const Flags& flags);
+[[nodiscard]] std::optional<RunFolder> run_folder(const std::string& output);
+/// Returns the checkpoint of --output: the file, or the last checkpoint of a run directory. Throws
+/// ArgumentError in the name of `command` without an output.
+[[nodiscard]] std::string output_checkpoint(const std::string& output, const std::string& command);
 /// Returns the checkpoint of an input flag. A run directory gives its best checkpoint, or the last one if it
 /// has no best. Other paths are returned unchanged.
 [[nodiscard]] std::string read_checkpoint_path(const std::string& path);
@@ -47,7 +55,7 @@ struct RunFolder {
 
 /// Throws ArgumentError if the folder cannot be used for this run. It may not be a file or hold other files.
 /// Without --resume and --force it may not hold a run, and with --resume no run of another command.
-void check_run_folder(const Flags& flags);
+void check_run_folder(const RunTarget& target);
 
 /// Returns true if a run has started in the folder: config.json and metrics.jsonl exist.
 [[nodiscard]] bool holds_run(const RunFolder& folder);
@@ -82,6 +90,6 @@ class FolderLock {
 
 /// Locks the run directory of --output, for commands that train. Returns null for a file, and on ranks other
 /// than the first. Also throws as check_run_folder.
-[[nodiscard]] std::unique_ptr<FolderLock> lock_run(const Flags& flags);
+[[nodiscard]] std::unique_ptr<FolderLock> lock_run(const RunTarget& target);
 
 }  // namespace fq::cli

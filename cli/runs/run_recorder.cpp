@@ -34,14 +34,14 @@ struct RunRecorder::Body {
   double seconds_left = 0, page_seconds = 0;
   Stopwatch since_page;
 
-  Body(RunFolder where, const Flags& flags, RecordedRun what, TrainingReport& training_report)
-      : files(std::move(where), flags),
+  Body(RunFolder where, const TrainingOptions& options, RecordedRun what, TrainingReport& training_report)
+      : files(std::move(where), options),
         recorded(std::move(what)),
         report(training_report),
-        averages(flags.number("ema", 0, 1) > 0),
+        averages(options.average_decay > 0),
         inputs(some_inputs(*recorded.run)) {
     // A profiler prevents the replay of captured steps on a GPU.
-    if (flags.given("profile") || device_of_run().is_cuda()) return;
+    if (options.profile || device_of_run().is_cuda()) return;
     profiler.emplace(0);
     profiling.emplace(*profiler);
   }
@@ -102,8 +102,9 @@ struct RunRecorder::Body {
   }
 };
 
-RunRecorder::RunRecorder(RunFolder folder, const Flags& flags, RecordedRun recorded, TrainingReport& report)
-    : body_(std::make_unique<Body>(std::move(folder), flags, std::move(recorded), report)) {}
+RunRecorder::RunRecorder(RunFolder folder, const TrainingOptions& options, RecordedRun recorded,
+                         TrainingReport& report)
+    : body_(std::make_unique<Body>(std::move(folder), options, std::move(recorded), report)) {}
 // An exception left the run: the record gets its end, unless this fails too.
 RunRecorder::~RunRecorder() {
   try {

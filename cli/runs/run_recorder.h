@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,7 @@ struct RecordedRun {
 
 class RunRecorder {
  public:
-  RunRecorder(RunFolder folder, const Flags& flags, RecordedRun recorded, TrainingReport& report);
+  RunRecorder(RunFolder folder, const TrainingOptions& options, RecordedRun recorded, TrainingReport& report);
   ~RunRecorder();
   RunRecorder(const RunRecorder&) = delete;  // callbacks refer to it
   RunRecorder& operator=(const RunRecorder&) = delete;

@@ -1,6 +1,5 @@
 #include "fakequant/cli/system/machine.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>

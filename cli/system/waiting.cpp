@@ -1,7 +1,6 @@
 #include "fakequant/cli/system/waiting.h"
 
 #include <cstdlib>
-#include <initializer_list>
 
 #include <unistd.h>
 

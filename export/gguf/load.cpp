@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <set>
 
 #include "fakequant/core/detail/check.h"

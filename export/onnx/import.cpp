@@ -10,7 +10,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/onnx/reader/element_types.h"
-#include "fakequant/export/onnx/reader/folding/fixed_values.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/op_import.h"
 #include "fakequant/export/onnx/reader/operator_checks.h"
 #include "fakequant/export/onnx/reader/patterns/graph_view.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <unordered_map>
 
 #include "fakequant/core/detail/check.h"

@@ -3,18 +3,16 @@
 #include <optional>
 
 #include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "foreign_array.h"
-#include "graded.h"
+#include "typed.h"
 
 namespace fq::python {
 namespace {
 
 using nb::arg, nb::none;
+using Type = std::optional<DType>;
 
 /// Returns the bias of a number or an array. For None, the result is undefined: there is no bias.
 Tensor offset(const Call& call, nb::handle bias) {
@@ -46,16 +44,14 @@ void bind_integers(nb::module_& m) {
       "Quantizes to integers with the bits of ModelOpt: y = clamp(rne(x * s), lo, hi) / s with s = hi / "
       "amax. x is float32, float16, bfloat16 or float64. amax is a number, a list or an array that "
       "broadcasts. Returns y. With grad_y it returns (y, grad_x).");
-  m.def(
-      "int_cast_ste",
-      [](nb::object x, int num_bits, bool is_unsigned, bool narrow_range, nb::object grad_y) {
-        return graded(Call{"int_cast_ste", x}, x, grad_y, [&](const Variable& v) {
-          return modelopt::int_cast_ste(v, num_bits, is_unsigned, narrow_range);
-        });
+  bind_graded(
+      m, "int_cast_ste",
+      [](const Variable& x, int num_bits, bool is_unsigned, bool narrow_range) {
+        return modelopt::int_cast_ste(x, num_bits, is_unsigned, narrow_range);
       },
-      arg("x"), arg("num_bits"), arg("unsigned") = false, arg("narrow_range") = true, arg("grad_y") = none(),
       "Rounds to integers without a scale: y = clamp(rne(x), lo, hi). Returns y. With grad_y it returns (y, "
-      "grad_x).");
+      "grad_x).",
+      arg("x"), arg("num_bits"), arg("unsigned") = false, arg("narrow_range") = true);
 }
 
 // Formulas: golden/README.md, modelopt_float.h5.
@@ -78,68 +74,47 @@ void bind_floats(nb::module_& m) {
       arg("pass_through_bwd") = false, arg("grad_y") = none(),
       "Quantizes to FP8: y = e4m3(clamp(x * s, -448, 448)) * (1 / s) with s = 448 / amax. Without amax y = "
       "e4m3(x). Returns y. With grad_y it returns (y, grad_x).");
-  m.def(
-      "fp4_cast_ste",
-      [](nb::object x, nb::object out_dtype, nb::object grad_y) {
-        const Call call{"fp4_cast_ste", x};
-        const auto type = call.dtype(out_dtype, "out_dtype");
-        return graded(call, x, grad_y, [&](const Variable& v) { return modelopt::fp4_cast_ste(v, type); });
-      },
-      arg("x"), arg("out_dtype") = none(), arg("grad_y") = none(),
+  bind_graded(
+      m, "fp4_cast_ste", [](const Variable& x, Type type) { return modelopt::fp4_cast_ste(x, type); },
       "Rounds to FP4 without a scale: y = e2m1(|x|), negative unless x >= 0. Returns y. With grad_y it "
-      "returns (y, grad_x).");
+      "returns (y, grad_x).",
+      arg("x"), arg("out_dtype") = none());
 }
 
 // Block functions take one amax per block, and for FP4 a second level of scales (global_amax).
 void bind_blocks(nb::module_& m) {
-  m.def(
-      "compute_fp4_scales",
-      [](nb::object amax, nb::object global_amax, bool quantize_block_scales, double normalization) {
-        const Call call{"compute_fp4_scales", amax};
-        const Amax blocks = call.amax(amax, "amax"), global = call.amax(global_amax, "global_amax");
-        return call.give(unlocked([&] {
-          return modelopt::compute_fp4_scales(blocks, global, quantize_block_scales, normalization);
-        }));
+  bind_function(
+      m, "compute_fp4_scales",
+      [](const Amax& blocks, const Amax& global, bool quantize_block_scales, double normalization) {
+        return modelopt::compute_fp4_scales(blocks, global, quantize_block_scales, normalization);
       },
-      arg("amax"), arg("global_amax") = none(), arg("quantize_block_scales") = true,
-      arg("fp8_max_for_normalization") = 448.0,
-      "Returns the scales of FP4 blocks, float32, in the shape of amax.");
-  m.def(
-      "static_blockwise_fp4_fake_quant",
-      [](nb::object x, nb::object amax, nb::object global_amax, bool quantize_block_scales,
-         double normalization, nb::object out_dtype, bool pass_through_bwd, nb::object grad_y) {
-        const Call call{"static_blockwise_fp4_fake_quant", x};
-        const Amax blocks = call.amax(amax, "amax"), global = call.amax(global_amax, "global_amax");
-        const auto type = call.dtype(out_dtype, "out_dtype");
-        return graded(call, x, grad_y, [&](const Variable& v) {
-          return modelopt::static_blockwise_fp4_fake_quant(v, blocks, global, quantize_block_scales,
-                                                           normalization, type, pass_through_bwd);
-        });
+      "Returns the scales of FP4 blocks, float32, in the shape of amax.", arg("amax"),
+      arg("global_amax") = none(), arg("quantize_block_scales") = true,
+      arg("fp8_max_for_normalization") = 448.0);
+  bind_graded(
+      m, "static_blockwise_fp4_fake_quant",
+      [](const Variable& x, const Amax& blocks, const Amax& global, bool quantize_block_scales,
+         double normalization, Type type, bool pass_through_bwd) {
+        return modelopt::static_blockwise_fp4_fake_quant(x, blocks, global, quantize_block_scales,
+                                                         normalization, type, pass_through_bwd);
       },
+      "Quantizes to FP4 in blocks with given ranges. Returns y. With grad_y it returns (y, grad_x).",
       arg("x"), arg("amax"), arg("global_amax") = none(), arg("quantize_block_scales") = true,
-      arg("fp8_max_for_normalization") = 448.0, arg("out_dtype") = none(), arg("pass_through_bwd") = false,
-      arg("grad_y") = none(),
-      "Quantizes to FP4 in blocks with given ranges. Returns y. With grad_y it returns (y, grad_x).");
-  m.def(
-      "dynamic_block_quantize",
-      [](nb::object x, nb::object num_bits, nb::object scale_bits, std::int64_t block_size,
-         nb::object global_amax, bool triton, bool pass_through_bwd, nb::object grad_y) {
-        const Call call{"dynamic_block_quantize", x};
-        const Amax global = call.amax(global_amax, "global_amax");
-        const NumBits bits = call.num_bits(num_bits, "num_bits"),
-                      scales = call.num_bits(scale_bits, "scale_bits");
+      arg("fp8_max_for_normalization") = 448.0, arg("out_dtype") = none(), arg("pass_through_bwd") = false);
+  bind_graded(
+      m, "dynamic_block_quantize",
+      [](const Variable& x, const NumBits& bits, const NumBits& scales, std::int64_t block_size,
+         const Amax& global, bool triton, bool pass_through_bwd) {
         // ModelOpt has two kernels for the same function, which differ in rounding.
         const auto kernel = triton ? modelopt::BlockKernel::triton : modelopt::BlockKernel::cuda_ext;
-        return graded(call, x, grad_y, [&](const Variable& v) {
-          return modelopt::dynamic_block_quantize(v, bits, scales, block_size, global, kernel,
-                                                  pass_through_bwd);
-        });
+        return modelopt::dynamic_block_quantize(x, bits, scales, block_size, global, kernel,
+                                                pass_through_bwd);
       },
-      arg("x"), arg("num_bits"), arg("scale_bits"), arg("block_size"), arg("global_amax") = none(),
-      arg("triton") = false, arg("pass_through_bwd") = true, arg("grad_y") = none(),
       "Quantizes blocks along the last axis, with scales computed from x. MXFP8 is ((4, 3), (8, 0), 32), "
       "NVFP4 is ((2, 1), (4, 3), 16). With triton the bits are those of the Triton kernel. Returns y. With "
-      "grad_y it returns (y, grad_x).");
+      "grad_y it returns (y, grad_x).",
+      arg("x"), arg("num_bits"), arg("scale_bits"), arg("block_size"), arg("global_amax") = none(),
+      arg("triton") = false, arg("pass_through_bwd") = true);
 }
 
 }  // namespace
@@ -157,19 +132,6 @@ namespace {
 
 using modelopt::QTensor;
 using nb::arg, nb::none;
-
-/// Binds a function that packs an array by axes and blocks into a QTensor.
-/// x of any shape. `axis` keeps one scale per index, `blocks` are lengths by axis.
-template <class F>
-void def(nb::module_& m, const char* name, F make, const char* about) {
-  m.def(
-      name,
-      [name, make](nb::object x, std::vector<int> axis, modelopt::BlockLengths blocks) {
-        const Tensor input = Call{name, x}.tensor(x, "x");
-        return unlocked([&] { return make(input, Axes(std::move(axis)), blocks); });
-      },
-      arg("x"), arg("axis") = std::vector<int>{}, arg("blocks") = modelopt::BlockLengths{}, about);
-}
 
 using Numbers = std::vector<std::int64_t>;
 // Pickled states have this order, which must not change.
@@ -237,49 +199,34 @@ void bind_class(nb::module_& m) {
 
 void bind_modelopt_qtensor(nb::module_& m) {
   bind_class(m);
-  def(m, "int8_qtensor", modelopt::int8_qtensor,
-      "Packs x as INT8 codes with a scale for each index of the axes `axis`, or for each block.");
-  def(m, "fp8_qtensor", modelopt::fp8_qtensor,
-      "Packs x as E4M3 codes with a scale for each index of the axes `axis`, or for each block.");
-  // INT4 and MXFP4 have blocks of a chosen size along the last axis.
-  const auto sized = [&](const char* name, QTensor (*make)(const Tensor&, std::int64_t), const char* about) {
-    m.def(
-        name,
-        [name, make](nb::object x, std::int64_t block_size) {
-          const Tensor input = Call{name, x}.tensor(x, "x");
-          return unlocked([&] { return make(input, block_size); });
+  // x of any shape. `axis` keeps one scale per index, `blocks` are lengths by axis.
+  const auto by_axes = [&](const char* name, auto make, const char* about) {
+    bind_function(
+        m, name,
+        [make](const Tensor& x, const std::vector<int>& axis, const modelopt::BlockLengths& blocks) {
+          return make(x, Axes(axis), blocks);
         },
-        arg("x"), arg("block_size") = 32, about);
+        about, arg("x"), arg("axis") = std::vector<int>{}, arg("blocks") = modelopt::BlockLengths{});
   };
-  sized("int4_qtensor", modelopt::int4_qtensor,
-        "Packs the flattened x as INT4 in blocks, two codes per byte, high nibble first.");
-  sized("mxfp4_qtensor", modelopt::mxfp4_qtensor,
-        "Packs x as MXFP4: E2M1 codes with power-of-two scales of blocks.");
-  m.def(
-      "mxfp8_qtensor",
-      [](nb::object x) {
-        const Tensor input = Call{"mxfp8_qtensor", x}.tensor(x, "x");
-        return unlocked([&] { return modelopt::mxfp8_qtensor(input); });
-      },
-      arg("x"), "Packs x as MXFP8: E4M3 codes with power-of-two scales of blocks of 32.");
-  m.def(
-      "nvfp4_qtensor",
-      [](nb::object x, nb::object scale2, std::int64_t block_size) {
-        const Call call{"nvfp4_qtensor", x};
-        const Tensor input = call.tensor(x, "x");
-        const Amax global = call.amax(scale2, "scale2");
-        return unlocked([&] { return modelopt::nvfp4_qtensor(input, global, block_size); });
-      },
-      arg("x"), arg("scale2") = none(), arg("block_size") = 16,
-      "Packs x as NVFP4: E2M1 codes with E4M3 scales of blocks.");
-  m.def(
-      "nf4_qtensor",
-      [](nb::object x, std::int64_t block_size, std::int64_t scale_block_size) {
-        const Tensor input = Call{"nf4_qtensor", x}.tensor(x, "x");
-        return unlocked([&] { return modelopt::nf4_qtensor(input, block_size, scale_block_size); });
-      },
-      arg("x"), arg("block_size"), arg("scale_block_size"),
-      "Packs the flattened x as NF4 in blocks, whose scales are quantized in blocks too.");
+  by_axes("int8_qtensor", modelopt::int8_qtensor,
+          "Packs x as INT8 codes with a scale for each index of the axes `axis`, or for each block.");
+  by_axes("fp8_qtensor", modelopt::fp8_qtensor,
+          "Packs x as E4M3 codes with a scale for each index of the axes `axis`, or for each block.");
+  // INT4 and MXFP4 have blocks of a chosen size along the last axis.
+  bind_function(m, "int4_qtensor", modelopt::int4_qtensor,
+                "Packs the flattened x as INT4 in blocks, two codes per byte, high nibble first.", arg("x"),
+                arg("block_size") = 32);
+  bind_function(m, "mxfp4_qtensor", modelopt::mxfp4_qtensor,
+                "Packs x as MXFP4: E2M1 codes with power-of-two scales of blocks.", arg("x"),
+                arg("block_size") = 32);
+  bind_function(m, "mxfp8_qtensor", modelopt::mxfp8_qtensor,
+                "Packs x as MXFP8: E4M3 codes with power-of-two scales of blocks of 32.", arg("x"));
+  bind_function(m, "nvfp4_qtensor", modelopt::nvfp4_qtensor,
+                "Packs x as NVFP4: E2M1 codes with E4M3 scales of blocks.", arg("x"), arg("scale2") = none(),
+                arg("block_size") = 16);
+  bind_function(m, "nf4_qtensor", modelopt::nf4_qtensor,
+                "Packs the flattened x as NF4 in blocks, whose scales are quantized in blocks too.", arg("x"),
+                arg("block_size"), arg("scale_block_size"));
 }
 
 }  // namespace fq::python

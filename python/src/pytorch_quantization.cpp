@@ -2,7 +2,7 @@
 
 #include "bindings.h"
 #include "foreign_array.h"
-#include "graded.h"
+#include "typed.h"
 
 namespace fq::python {
 namespace {
@@ -68,18 +68,14 @@ void bind_pytorch_quantization(nb::module_& module) {
       arg("x"), arg("amax"), arg("num_bits") = 8, arg("unsigned") = false, arg("narrow_range") = true,
       arg("grad_y") = none(),
       "Returns y = codes / scale of tensor_quant. With grad_y it returns (y, grad_x).");
-  m.def(
-      "fake_affine_tensor_quant",
-      [](nb::object x, nb::object min_range, nb::object max_range, int num_bits, nb::object grad_y) {
-        const Call call{"fake_affine_tensor_quant", x};
-        const Amax low = call.amax(min_range, "min_range"), high = call.amax(max_range, "max_range");
-        return graded(call, x, grad_y, [&](const Variable& v) {
-          return pq::fake_affine_tensor_quant(v, low, high, num_bits);
-        });
+  bind_graded(
+      m, "fake_affine_tensor_quant",
+      [](const Variable& x, const Amax& low, const Amax& high, int num_bits) {
+        return pq::fake_affine_tensor_quant(x, low, high, num_bits);
       },
-      arg("x"), arg("min_range"), arg("max_range"), arg("num_bits") = 8, arg("grad_y") = none(),
       "Quantizes with an affine grid over a range that need not be symmetric. Returns y. With grad_y it "
-      "returns (y, grad_x).");
+      "returns (y, grad_x).",
+      arg("x"), arg("min_range"), arg("max_range"), arg("num_bits") = 8);
   m.def("clip", &clip, arg("x"), arg("clip_value_min"), arg("clip_value_max"), arg("grad_y") = none(),
         "Returns max(min(x, clip_value_max), clip_value_min). With grad_y it returns (y, grad_x, grad_min, "
         "grad_max).");

@@ -1,7 +1,5 @@
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>

@@ -1,12 +1,13 @@
 #include "fakequant/reference/torch_ref.h"
 
 #include "bindings.h"
-#include "graded.h"
+#include "typed.h"
 
 namespace fq::python {
 namespace {
 
 using nb::arg, nb::none;
+using Type = std::optional<DType>;
 
 void bind_learnable(nb::module_& m) {
   m.def(
@@ -40,34 +41,27 @@ void bind_learnable(nb::module_& m) {
 // Codes of 8-bit floats: torch's own casts differ by type in how they treat values out of range, hence
 // `saturate`.
 void bind_casts(nb::module_& m) {
-  m.def(
-      "cast_float8",
-      [](nb::object x, nb::object dtype, bool saturate) {
-        const Call call{"cast_float8", x};
-        const Tensor input = call.tensor(x, "x");
-        const DType type = call.dtype(dtype, "dtype", DType::f8_e4m3);
-        return call.give(unlocked([&] { return torch_ref::cast_float8(input, type, saturate); }));
+  bind_function(
+      m, "cast_float8",
+      [](const Tensor& x, Type dtype, bool saturate) {
+        return torch_ref::cast_float8(x, dtype.value_or(DType::f8_e4m3), saturate);
       },
-      arg("x"), arg("dtype") = "float8_e4m3fn", arg("saturate") = true,
-      "Returns the codes of an 8-bit float type, rounded half to even.");
+      "Returns the codes of an 8-bit float type, rounded half to even.", arg("x"),
+      arg("dtype") = "float8_e4m3fn", arg("saturate") = true);
+  // The result is an array of numpy for codes of torch too.
   m.def(
       "decode_float8",
       [](nb::object codes, nb::object dtype) {
         const Call call{"decode_float8"};
         const Tensor input = call.tensor(codes, "codes");
-        const DType type = call.dtype(dtype, "dtype", DType::f32);
+        const DType type = call.dtype(dtype, "dtype").value_or(DType::f32);
         return call.give(unlocked([&] { return torch_ref::decode_float8(input, type); }));
       },
       arg("codes"), arg("dtype") = "float32", "Returns the values of codes of an 8-bit float type.");
-  m.def(
-      "cast_float",
-      [](nb::object x, nb::object dtype) {
-        const Call call{"cast_float", x};
-        const Tensor input = call.tensor(x, "x");
-        const DType type = call.dtype(dtype, "dtype", DType::f32);
-        return call.give(unlocked([&] { return torch_ref::cast_float(input, type); }));
-      },
-      arg("x"), arg("dtype"), "Returns x in another float type, rounded half to even.");
+  bind_function(
+      m, "cast_float",
+      [](const Tensor& x, Type dtype) { return torch_ref::cast_float(x, dtype.value_or(DType::f32)); },
+      "Returns x in another float type, rounded half to even.", arg("x"), arg("dtype"));
 }
 
 }  // namespace
@@ -75,31 +69,23 @@ void bind_casts(nb::module_& m) {
 void bind_torch_ref(nb::module_& module) {
   nb::module_ m = module.def_submodule(
       "torch_ref", "Fake quantization and casts of PyTorch, with the same bits on a CPU.");
-  m.def(
-      "fake_quantize_per_tensor_affine",
-      [](nb::object x, double scale, std::int64_t zero_point, std::int64_t quant_min, std::int64_t quant_max,
-         nb::object grad_y) {
-        return graded(Call{"fake_quantize_per_tensor_affine", x}, x, grad_y, [&](const Variable& v) {
-          return torch_ref::fake_quantize_per_tensor_affine(v, scale, zero_point, quant_min, quant_max);
-        });
+  bind_graded(
+      m, "fake_quantize_per_tensor_affine",
+      [](const Variable& x, double scale, std::int64_t zero_point, std::int64_t low, std::int64_t high) {
+        return torch_ref::fake_quantize_per_tensor_affine(x, scale, zero_point, low, high);
       },
-      arg("x"), arg("scale"), arg("zero_point"), arg("quant_min"), arg("quant_max"), arg("grad_y") = none(),
       "Quantizes with one scale and zero point for all elements. Returns y. With grad_y it returns (y, "
-      "grad_x).");
-  m.def(
-      "fake_quantize_per_channel_affine",
-      [](nb::object x, nb::object scale, nb::object zero_point, int axis, std::int64_t quant_min,
-         std::int64_t quant_max, nb::object grad_y) {
-        const Call call{"fake_quantize_per_channel_affine", x};
-        const Tensor s = call.tensor(scale, "scale"), z = call.tensor(zero_point, "zero_point");
-        return graded(call, x, grad_y, [&](const Variable& v) {
-          return torch_ref::fake_quantize_per_channel_affine(v, s, z, axis, quant_min, quant_max);
-        });
+      "grad_x).",
+      arg("x"), arg("scale"), arg("zero_point"), arg("quant_min"), arg("quant_max"));
+  bind_graded(
+      m, "fake_quantize_per_channel_affine",
+      [](const Variable& x, const Tensor& scale, const Tensor& zero_point, int axis, std::int64_t low,
+         std::int64_t high) {
+        return torch_ref::fake_quantize_per_channel_affine(x, scale, zero_point, axis, low, high);
       },
-      arg("x"), arg("scale"), arg("zero_point"), arg("axis"), arg("quant_min"), arg("quant_max"),
-      arg("grad_y") = none(),
       "Quantizes with a scale and a zero point for each index of axis. Returns y. With grad_y it returns (y, "
-      "grad_x).");
+      "grad_x).",
+      arg("x"), arg("scale"), arg("zero_point"), arg("axis"), arg("quant_min"), arg("quant_max"));
   bind_learnable(m);
   bind_casts(m);
 }

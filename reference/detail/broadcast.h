@@ -2,7 +2,6 @@
 
 /// Loops of one tensor against a smaller one.
 
-#include <algorithm>
 #include <initializer_list>
 #include <string_view>
 

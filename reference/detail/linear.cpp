@@ -124,9 +124,10 @@ void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool satur
   });
 }
 
-namespace host {
+}  // namespace
 
 Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
+  if (needs_host(x)) return on_host(linear_quantize, x, grid, codes, saturate);
   if (x.device().is_meta()) return Tensor::empty(x.shape(), codes, x.device());
   // Codes below 8 bits are computed one per byte and packed at the end.
   const bool packed = bit_width(codes) < 8, bytes = is_minifloat(codes) || integer_format(codes).is_unsigned;
@@ -136,6 +137,7 @@ Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, boo
 }
 
 Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
+  if (needs_host(codes)) return on_host(linear_dequantize, codes, blocks, dtype);
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return out;
   const Tensor rows = codes.to(Layout::row_major);
@@ -149,17 +151,6 @@ Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dt
                         if (dtype != DType::f32) write_floats(to, count, dtype, y, begin);
                       });
   return out;
-}
-
-}  // namespace host
-}  // namespace
-
-Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
-  return through_host(host::linear_quantize, x, grid, codes, saturate);
-}
-
-Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
-  return through_host(host::linear_dequantize, codes, blocks, dtype);
 }
 
 // A single scale is per tensor for any axis (golden/README, onnx.h5).

@@ -87,9 +87,10 @@ std::uint8_t int8_code(float quotient) {
   return static_cast<std::uint8_t>(static_cast<std::int32_t>(scalar::is_nan_(code) ? 0.0f : code));
 }
 
-namespace host {
+}  // namespace
 
 QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(int8_qtensor, x, axis, lengths);
   const Blocks b = make_blocks(x, axis, lengths, "int8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::int8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::i8, x.device()),
@@ -105,6 +106,7 @@ QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& leng
 }
 
 QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(fp8_qtensor, x, axis, lengths);
   const Blocks b = make_blocks(x, axis, lengths, "fp8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::fp8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::f8_e4m3, x.device()),
@@ -113,17 +115,6 @@ QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengt
   encode(in, b.block, out.scale, out.codes,
          [grid = Minifloat::of({4, 3})](float quotient) { return grid.encode(grid.round(quotient)); });
   return out;
-}
-
-}  // namespace host
-}  // namespace
-
-QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
-  return fq::detail::through_host(host::int8_qtensor, x, axis, lengths);
-}
-
-QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
-  return fq::detail::through_host(host::fp8_qtensor, x, axis, lengths);
 }
 
 namespace packed {

@@ -36,9 +36,10 @@ Tensor inner_scales(const Tensor& amax, float scale2, std::vector<float>& steps)
   return scale;
 }
 
-namespace host {
+}  // namespace
 
 QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_size) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(nvfp4_qtensor, x, scale2, block_size);
   packed::check_input(x, true, kNvfp4);
   packed::check_block_size(block_size, true, kNvfp4);
   FQ_CHECK(x.rank() > 0, kNvfp4, "the input has no axes: blocks lie along the last one");
@@ -69,13 +70,6 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   });
   out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;
-}
-
-}  // namespace host
-}  // namespace
-
-QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_size) {
-  return fq::detail::through_host(host::nvfp4_qtensor, x, scale2, block_size);
 }
 
 namespace packed {

@@ -21,9 +21,10 @@ Shape packed_shape(const Tensor& x, std::int64_t padded) {
   return shape;
 }
 
-namespace host {
+}  // namespace
 
 QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(int4_qtensor, x, block_size);
   packed::check_input(x, true, kInt4);
   packed::check_block_size(block_size, false, kInt4);
   FQ_CHECK(x.rank() > 0 && x.shape().back() % 2 == 0, kInt4,
@@ -58,13 +59,6 @@ QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
   out.codes = packed::packed_high_first(out.codes, shape);
   out.scale = out.scale.to(x.dtype());
   return out;
-}
-
-}  // namespace host
-}  // namespace
-
-QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
-  return fq::detail::through_host(host::int4_qtensor, x, block_size);
 }
 
 namespace packed {

@@ -54,9 +54,10 @@ Tensor power_scales(const Tensor& x, const Shape& block, const Shape& shape, std
   return scale;
 }
 
-namespace host {
+}  // namespace
 
 QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(mxfp4_qtensor, x, block_size);
   packed::check_input(x, true, kMxfp4);
   packed::check_block_size(block_size, false, kMxfp4);
   FQ_CHECK(x.rank() > 0 && x.shape().back() % 2 == 0, kMxfp4,
@@ -82,6 +83,7 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
 }
 
 QTensor mxfp8_qtensor(const Tensor& x) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(mxfp8_qtensor, x);
   packed::check_input(x, false, kMxfp8);
   FQ_CHECK(x.rank() > 0, kMxfp8, "the input has no axes: blocks lie along the last one");
   const Tensor in = x.to(Layout::row_major);
@@ -102,15 +104,6 @@ QTensor mxfp8_qtensor(const Tensor& x) {
   });
   return out;
 }
-
-}  // namespace host
-}  // namespace
-
-QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
-  return fq::detail::through_host(host::mxfp4_qtensor, x, block_size);
-}
-
-QTensor mxfp8_qtensor(const Tensor& x) { return fq::detail::through_host(host::mxfp8_qtensor, x); }
 
 namespace packed {
 

@@ -68,9 +68,10 @@ void quantize_scales(const float* scale, std::int64_t count, std::int64_t length
   out.scale_zero = Tensor::scalar(zero);
 }
 
-namespace host {
+}  // namespace
 
 QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale_block_size) {
+  if (fq::detail::needs_host(x)) return fq::detail::on_host(nf4_qtensor, x, block_size, scale_block_size);
   packed::check_input(x, true, kNf4);
   packed::check_block_size(block_size, false, kNf4);
   packed::check_block_size(scale_block_size, false, kNf4);
@@ -96,13 +97,6 @@ QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale
   out.codes = packed::packed_high_first(out.codes, {in.numel() / 2});
   for (Tensor* t : {&out.scale, &out.double_scale, &out.scale_zero}) *t = t->to(x.dtype());
   return out;
-}
-
-}  // namespace host
-}  // namespace
-
-QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale_block_size) {
-  return fq::detail::through_host(host::nf4_qtensor, x, block_size, scale_block_size);
 }
 
 namespace packed {

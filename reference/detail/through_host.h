@@ -34,14 +34,23 @@ template <class T>
   return x.device();
 }
 
-/// f(x, arguments..), its result on the device of x. Where the host cannot read that device's memory, f gets
-/// x and the other tensors on the host. Structs of tensors have a `moved`, `to_host` and `tensor_device` of
-/// their own.
+/// Whether the host cannot read the memory of x.
+template <class X>
+[[nodiscard]] bool needs_host(const X& x) {
+  return device_traits(tensor_device(x)).own_memory;
+}
+
+/// Returns f(x, arguments..) with x and the other tensors on the host, and the result on the device of x.
+/// Structs of tensors have a `moved`, `to_host` and `tensor_device` of their own.
+template <class R, class... Parameters, class X, class... Arguments>
+R on_host(R (*f)(Parameters...), const X& x, const Arguments&... arguments) {
+  return moved(f(to_host(x), to_host(arguments)...), tensor_device(x));
+}
+
+/// Returns f(x, arguments..), on the host if it cannot read the memory of x.
 template <class R, class... Parameters, class X, class... Arguments>
 R through_host(R (*f)(Parameters...), const X& x, const Arguments&... arguments) {
-  const Device device = tensor_device(x);
-  if (!device_traits(device).own_memory) return f(x, arguments...);
-  return moved(f(to_host(x), to_host(arguments)...), device);
+  return needs_host(x) ? on_host(f, x, arguments...) : f(x, arguments...);
 }
 
 }  // namespace fq::detail

@@ -1,7 +1,5 @@
 #include "fakequant/reference/observers/observers.h"
 
-#include <utility>
-
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/block_ranges.h"

@@ -1,6 +1,5 @@
 #include "fakequant/report/detail/html.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 from lib import SOURCE
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
+sys.path.insert(0, os.path.join(SOURCE, "bench", "imports"))
 from onnx_light import filled, light_files  # noqa: E402
 
 RELATIVE = 1e-5  # sums in another order through up to 121 layers; 2.4e-6 was seen

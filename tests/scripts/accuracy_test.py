@@ -11,7 +11,7 @@ import xml.etree.ElementTree as xml
 
 SOURCE = sys.argv[1]
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
+sys.path.insert(0, os.path.join(SOURCE, "bench"))
 from accuracy import chart, compare, tables  # noqa: E402
 from accuracy import text as texts  # noqa: E402
 

@@ -16,7 +16,7 @@ except ImportError as error:
     sys.exit(77)
 
 SOURCE, FAKEQUANT = os.environ["FAKEQUANT_SOURCE_DIR"], os.environ["FAKEQUANT"]
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
+sys.path.insert(0, os.path.join(SOURCE, "bench"))
 from data import packages, r_data  # noqa: E402
 
 FONTS = "/usr/share/fonts"

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "fakequant/export/onnx/reader/element_types.h"

@@ -1,6 +1,5 @@
 #include "fakequant/export/safetensors/detail/packed_layers.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 

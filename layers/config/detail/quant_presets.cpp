@@ -1,6 +1,5 @@
 #include "fakequant/layers/config/detail/quant_presets.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 

@@ -1,7 +1,6 @@
 #include "fakequant/layers/model/detail/model_text.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from .. import _fakequant as _fq
 from .capture.nodes import argument, node_shape
 from .ops.layers import module_layer, tensor_refs
-from .ops.refs import Unsupported, additive_mask, require
+from .ops.refs import additive_mask, require
 from .parts import LoweredModule
 from .tensors import as_float32, concatenate_masks, flatten_inputs
 
@@ -278,23 +278,15 @@ def _multihead_call(module, query, key, config, name, weights_read):
     return MultiheadCall(module, shapes, config, name, weights_read)
 
 
-def attention_modules(graph, partition, subgraphs, config):
-    """Returns {node: Attention} for the attention nodes of a graph that are in no subgraph."""
-    out = {}
-    for node in graph.nodes:
-        if any(node in subgraph.nodes for subgraph in subgraphs):
-            continue
-        try:
-            if node.op == "call_function" and node.target is scaled_dot_product_attention:
-                shapes = [node_shape(argument(node, i, name)) for i, name in enumerate(("query", "key", "value"))]
-                out[node] = dot_product(shapes, node.kwargs.get("scale"), config, partition.names[node])
-            elif node.op == "call_module" and type(partition.module(node)) is nn.MultiheadAttention:
-                query, key = (argument(node, i, name) for i, name in enumerate(("query", "key")))
-                out[node] = _multihead_call(partition.module(node), node_shape(query), None if query is key else node_shape(key), config,
-                                            partition.names[node], any(user.args[1:] != (0,) for user in node.users))
-        except Unsupported as why:
-            partition.unsupported[node] = str(why)
-    return out
+def attention_module(node, partition, config):
+    """Returns the Attention for a node of `attention_nodes`. Raises Unsupported."""
+    name = partition.names[node]
+    if node.op == "call_function":
+        shapes = [node_shape(argument(node, i, name)) for i, name in enumerate(("query", "key", "value"))]
+        return dot_product(shapes, node.kwargs.get("scale"), config, name)
+    query, key = (argument(node, i, name) for i, name in enumerate(("query", "key")))
+    return _multihead_call(partition.module(node), node_shape(query), None if query is key else node_shape(key), config, name,
+                           any(user.args[1:] != (0,) for user in node.users))
 
 
 # Modules that torch.fx cannot trace: hooks redirect their calls of scaled_dot_product_attention, and products with their parameters.

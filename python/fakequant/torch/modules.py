@@ -7,18 +7,16 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .attention import Attention, attention_modules
+from .attention import Attention, attention_module
 from .capture.interpreter import check_arguments, make_steps, run_steps
 from .capture.nodes import is_tensor, node_shape
 from .capture.rewrite import rewrite
-from .capture.sizes import SizeCheck
 from .capture.trace import is_torch_layer, is_wrapped, trace
 from .ops.layers import has_hooks, has_matrix
 from .ops.products import Products
 from .ops.refs import Unsupported
-from .ops.subgraph import lower
 from .parts import LoweredModule
-from .passes import Partition
+from .passes import Partition, SizeCheck, lower
 from .state import QuantizerState, shallow_copy
 from .tensors import as_float32, checked
 
@@ -57,7 +55,12 @@ class Quantized(nn.Module):
         rewrite(graph, model, any_size=not whole)
         partition, subgraphs, lowered = self._build_parts(model, graph, config, whole, path)
         self._layers, self._alone = _layer_inputs(graph, partition), {}
-        attention = attention_modules(graph, partition, subgraphs, config)
+        attention = {}
+        for node in partition.attention_nodes(subgraphs):
+            try:
+                attention[node] = attention_module(node, partition, config)
+            except Unsupported as why:
+                partition.unsupported[node] = str(why)
         self._set_reasons(partition, attention)
         parent = partition.unsupported_parent(attention)
         if parent or not (subgraphs or attention):

@@ -1,29 +1,36 @@
-"""Partitions a torch.fx graph into the subgraphs that the library runs, and writes a subgraph as nodes of a model file."""
+"""Partitions a torch.fx graph into the subgraphs that the library runs, and makes their LoweredModules."""
+import contextlib
 import dataclasses
 import re
-from collections import Counter
+from collections import OrderedDict
 
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._pytree import tree_leaves
 
-from .capture.interpreter import caller_path
+from .. import _fakequant as _fq
 from .capture.nodes import (
+    LayerNames,
     base_parameters,
     fixed_inputs,
-    function_name,
     is_constant,
     is_fixed_input,
     is_float,
     is_tensor,
+    name_nodes,
     node_shape,
     tensor_inputs,
 )
 from .ops.layers import has_matrix, has_product, has_weight
 from .ops.operators import OperatorLowering
-from .ops.refs import Unsupported, require
+from .ops.refs import TensorRef, Unsupported, require
+from .parts import LoweredModule
 
 _INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
+#: Layer types whose options may come from the sizes of the example.
+_WITH_SIZES = {"slice", "index_select", "resize", "expand", "pad", "reshape", "flatten", "adaptive_avg_pool", "max_pool", "parameter"}
+_TOLERANCE = 1e-3  # of the largest value: float32 sums in another order, through a whole network
 
 
 @dataclasses.dataclass
@@ -37,8 +44,7 @@ class Partition:
     """The nodes of a graph that the library can compute, and the other nodes.
 
     `lowered` is {node: Lowering}, `unsupported` is {node: reason}, `names` is {node: layer name}. `path` is the path of `model` in the whole
-    model. `any_size` leaves operators to torch that would keep sizes of the example. `rejected`
-    is {node: why it has no layer}.
+    model. `any_size` leaves operators to torch that would keep sizes of the example. `rejected` is {node: why it has no layer}.
     """
 
     def __init__(self, model, graph, path="", any_size=False, rejected=None):
@@ -61,7 +67,7 @@ class Partition:
             if node not in rejected and node.users and "tensor_meta" not in node.meta and all(self._knows_size(user) for user in node.users):
                 del self.unsupported[node]
         self.layer_names = LayerNames(model, path)
-        self.names = _name_nodes(model, graph, self.lowered, self.layer_names)
+        self.names = name_nodes(model, graph, self.lowered, self.layer_names)
 
     def _knows_size(self, user):
         return user in self.lowered or (user.op != "output" and user not in self.unsupported)
@@ -87,6 +93,12 @@ class Partition:
                 needed |= set(node.all_input_nodes)
                 found += [node] if hidden & set(node.all_input_nodes) else []
         return found
+
+    def attention_nodes(self, subgraphs):
+        """Returns the nodes of attention that are in no subgraph."""
+        inside = {node for subgraph in subgraphs for node in subgraph.nodes}
+        return [node for node in self._graph.nodes if node not in inside and (node.target is scaled_dot_product_attention or (
+            node.op == "call_module" and type(self.module(node)) is nn.MultiheadAttention))]
 
     def parameter_modules(self, node):
         """Returns the paths of the modules whose parameters a node reads."""
@@ -268,87 +280,121 @@ def _input_slices(inputs, names):
     return out
 
 
-def join_path(*parts):
-    """Joins the parts of a module path with dots. Empty parts are left out."""
-    return ".".join(part for part in parts if part)
+class MultiInputModule(LoweredModule):
+    """All of a model of several inputs. `shapes` is {name of an input in exported files: shape of a sample}."""
+
+    def __init__(self, shapes, nodes, refs, *arguments):
+        self._shapes = shapes
+        super().__init__(nodes, refs, [sum(torch.Size(shape).numel() for shape in shapes.values())], *arguments)
+
+    def input_rows(self, inputs):
+        """Returns the inputs as rows [N, elements of all inputs]. Raises ArgumentError for other shapes than in the example."""
+        for (name, shape), x in zip(self._shapes.items(), inputs):
+            if not isinstance(x, torch.Tensor) or list(x.shape) != [inputs[0].shape[0], *shape]:
+                got = list(x.shape) if isinstance(x, torch.Tensor) else x
+                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: use {['N', *shape]} as in example_input, with "
+                                        "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
+        return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
+
+    def check_inputs(self, inputs):
+        """Does nothing: `prepared` checks the shapes of all inputs."""
+
+    def prepared(self, inputs):
+        return [self.input_rows(inputs)]
+
+    def file_inputs(self, inputs):
+        return [self.input_rows(inputs)]
+
+    def _samples(self, calls):
+        return torch.cat([self.input_rows(inputs) for inputs in calls])
 
 
-class LayerNames:
-    """Gives each layer of a module a path of its own in the whole model.
-
-    A module that is called has its own path, from the second call on `<path>.call_2`. A function has the path of the module whose
-    forward calls it and its own name: `layers.0.add`, `layers.0.add_1`.
-    """
-
-    def __init__(self, model, path):
-        self._path, self._calls, self._children = path, Counter(), {}
-        tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-        self._taken = {join_path(path, name) for name, _ in [*model.named_modules(remove_duplicate=False), *tensors]} | {"input"}
-
-    def full_path(self, path):
-        """Returns the path in the whole model of a path in this model."""
-        return join_path(self._path, path)
-
-    def module_call(self, path):
-        """Returns the name of the next call of the module at a path in this model."""
-        full = self.full_path(path)
-        self._calls[full] += 1
-        count = self._calls[full]
-        if count == 1 and full not in ("", "input"):
-            return _legal(full)
-        return self._unique(join_path(full, f"call_{count}") if count > 1 else full or "layer")
-
-    def function_call(self, parent, function):
-        """Returns the name of the next call of a function in the forward of the module at the path `parent`."""
-        return self._unique(join_path(self._path, parent, function))
-
-    def child(self, name, part):
-        """Returns the name of a part of a layer. The same part has the same name."""
-        if (name, part) not in self._children:
-            self._children[name, part] = self._unique(join_path(name, part))
-        return self._children[name, part]
-
-    def input_name(self, name):
-        """Returns the name of an input of the model."""
-        return self.child("", name)
-
-    def _unique(self, wish):
-        name, count = _legal(wish), 0
-        while name in self._taken:
-            count += 1
-            name = f"{_legal(wish)}_{count}"
-        self._taken.add(name)
-        return name
-
-
-def _legal(name):
-    """Replaces the characters that model files do not allow in names."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-
-
-def _caller(node, modules):
-    """Returns (path of the module whose forward calls a function, name of the function there).
-
-    The children of a container are its items. So the caller of a function in an item is the module that has the container.
-    """
-    path, name = caller_path(node), function_name(node)
-    while path and isinstance(modules.get(path), (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
-        path, _, last = path.rpartition(".")
-        name = f"{last}_{name}"
-    return path, name
-
-
-def _name_nodes(model, graph, lowered, names):
-    """Returns {node: name} of all nodes that call something."""
-    modules = dict(model.named_modules())
-    paths, out = {module: path for path, module in modules.items()}, {}
-    for node in graph.nodes:
-        weight = lowered[node].refs.get("weight") if node in lowered else None
-        if node.op == "call_module":
-            out[node] = names.module_call(node.target)
-        elif node.op in ("call_function", "call_method"):
-            path, function = _caller(node, modules)
-            is_layer = weight is not None and weight.name == "weight" and paths.get(weight.module) == path
-            attends = node.target is scaled_dot_product_attention and names.full_path(path)  # "self_attn.q_bmm_quantizer", as in ModelOpt
-            out[node] = names.module_call(path) if is_layer or attends else names.function_call(path, function)
+def lower(subgraph, partition, config):
+    """Returns the LoweredModule of a subgraph."""
+    nodes, refs, old_names = model_nodes(subgraph, partition)
+    modes = {partition.names[node]: TensorRef(partition.lowered[node].mode, "training") for node in subgraph.nodes
+             if partition.lowered[node].mode is not None}
+    output = node_shape(subgraph.nodes[-1])
+    arguments = output[1] if len(output) == 2 else 0, config, modes, old_names
+    if len(subgraph.inputs) > 1:
+        out = MultiInputModule({node.target: node_shape(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
+    else:
+        out = LoweredModule(nodes, refs, node_shape(subgraph.inputs[0])[1:], *arguments)
+    out.output_type = subgraph.nodes[-1].meta["tensor_meta"].dtype
     return out
+
+
+class SizeCheck:
+    """Compares a Quantized with torch at the first call whose sizes differ from the example, without quantizers. Later calls are not compared."""
+
+    def __init__(self, graph, partition, subgraphs):
+        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        self._names = [node.target for node in placeholders]
+        self._shapes = {node.target: node_shape(node)[1:] for node in placeholders if is_tensor(node)}
+        is_exact = any(len(subgraph.inputs) > 1 for subgraph in subgraphs)  # a part of several inputs checks their sizes itself
+        self._is_general = is_exact or not any(_may_have_sizes(node, partition.lowered[node]) for subgraph in subgraphs for node in subgraph.nodes)
+
+    def differs(self, inputs, named):
+        """Returns whether the sizes of a call have to be checked."""
+        if self._is_general:
+            return False
+        given = dict(zip(self._names, inputs)) | named
+        return any(isinstance(given.get(name), torch.Tensor) and list(given[name].shape[1:]) != shape for name, shape in self._shapes.items())
+
+    @torch.compiler.disable
+    def check(self, model, inputs, named):
+        """Raises ArgumentError if the layers compute other values than torch for these sizes."""
+        modes = {module: module.training for module in model.modules()}
+        try:
+            for module in modes:
+                module.training = False
+            with torch.no_grad():
+                wanted = model.run_float(*inputs, **named)
+                found = _without_quantizers(model, inputs, named)
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+        if found is None or not _are_close(found, wanted):
+            given = dict(zip(self._names, inputs)) | named
+            sizes = "; ".join(f"'{name}' is {list(given[name].shape)}, and {['N', *shape]} in example_input" for name, shape in self._shapes.items()
+                              if isinstance(given.get(name), torch.Tensor) and list(given[name].shape[1:]) != shape)
+            raise _fq.ArgumentError(f"[fakequant.torch] {sizes}: layers have sizes of the example. Quantize with an example of the size of your "
+                                    "calls, or with whole=False")
+        self._is_general = True
+
+
+def _may_have_sizes(node, lowering):
+    """Returns whether a layer may have sizes of the example as options, or reads a constant that has them."""
+    types = {layer_type for layer_type, _ in lowering.layers} | {helper.type for helper in lowering.helpers}
+    return bool(types & _WITH_SIZES) or any("fixed" in used.meta and used.op != "placeholder" for used in node.all_input_nodes)
+
+
+def _without_quantizers(model, inputs, named):
+    """Returns the outputs of the layers without quantizers, or None if the library rejects the sizes."""
+    try:
+        with contextlib.ExitStack() as stack:
+            for lowered in model.lowered_modules().values():
+                stack.enter_context(lowered.network.quantizers_off("*"))
+                stack.enter_context(_without_hooks(lowered))
+            return model.run_layers(inputs, named)
+    except _fq.ArgumentError as why:
+        if "example_input" in str(why):
+            raise
+        return None
+
+
+@contextlib.contextmanager
+def _without_hooks(module):
+    """Hides a call from observers, which compare outputs with quantizers."""
+    hooks, module._forward_hooks = module._forward_hooks, OrderedDict()
+    try:
+        yield
+    finally:
+        module._forward_hooks = hooks
+
+
+def _are_close(found, wanted):
+    found, wanted = ([x for x in tree_leaves(value) if isinstance(x, torch.Tensor)] for value in (found, wanted))
+    return len(found) == len(wanted) and all(
+        a.shape == b.shape and (a.numel() == 0 or bool((a.float() - b.float()).abs().max() <= _TOLERANCE * b.float().abs().max() + 1e-6))
+        for a, b in zip(found, wanted))

@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_map_only
 from .. import _fakequant as _fq
 from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_calls
 from .capture.example import ExampleCalls
+from .capture.nodes import LayerNames, join_path
 from .capture.trace import is_torch_layer
 from .modules import Quantized, lowered_modules, quantized, quantized_parts, require_parts
 from .ops.layers import has_hooks, has_matrix
 from .ops.products import Products
 from .ops.refs import Unsupported, require
-from .passes import LayerNames, join_path
 from .report import FLOAT_MESSAGE, FLOAT_REASON, count_multiply_adds, float_reasons, floats_warning
 from .state import StateTree, note_missing, shallow_copy
 from .tensors import PARAMETER_TYPES

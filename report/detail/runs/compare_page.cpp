@@ -59,8 +59,8 @@ std::string scatter(const std::vector<RunSummary>& runs) {
   // Marks are round numbers. Runs of nearly equal accuracy get an axis of at least 0.1 points, so that noise
   // does not fill the figure.
   const double step = round_step(std::max(highest - lowest, 0.1));
-  const double low = std::floor(lowest / step) * step,
-               high = std::max(std::ceil(highest / step) * step, low + step);
+  const double low = std::floor(lowest / step) * step;
+  const Scale y{kScatter, low, std::max(std::ceil(highest / step) * step, low + step)};
   const double most =
       kilobytes(*std::ranges::max_element(known, {}, [](const auto& run) { return *run.bytes; }));
   // The room at the right is for the label of the largest run.
@@ -68,20 +68,9 @@ std::string scatter(const std::vector<RunSummary>& runs) {
   std::string out =
       "<section class=card><h3>Accuracy, percent, over kilobytes of weights</h3><svg class=histogram "
       "viewBox=\"0 0 640 250\" role=img aria-label=\"Accuracy over bytes\">" +
-      x.ticks();
-  for (double mark = low; mark <= high + step * 1e-6; mark += step) {
-    const double y = kScatter.bottom - (kScatter.bottom - kScatter.top) * (mark - low) / (high - low);
-    out += fmt::format(
-        "<line class=grid x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=count x=\"{}\" "
-        "y=\"{:.1f}\">{}</text>",
-        kScatter.left, kScatter.right, y, y, kScatter.left - 8, y + 3.5, number(mark));
-  }
+      y.grid() + x.ticks();
   std::vector<NamedPoint> points;
-  for (const auto& run : known)
-    points.push_back(
-        {x.at(kilobytes(run)),
-         kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low),
-         run.name});
+  for (const auto& run : known) points.push_back({x.at(kilobytes(run)), y.at(*run.accuracy), run.name});
   // Labels are drawn twice, for wide and narrow pages. The style sheet hides one of them.
   out += name_labels(points, "wide", 11) + name_labels(points, "narrow", 18);
   for (std::size_t i = 0; i < known.size(); ++i) out += run_circle(known[i], points[i]);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,19 +18,6 @@ constexpr PlotArea kSpark{.left = 1, .right = 119, .top = 2, .bottom = 22};
 constexpr double kManyTimes = 50;    // smallest ratio for a logarithmic scale
 constexpr std::size_t kDotted = 60;  // largest number of points with marks
 constexpr int kLineColours = 6;
-
-/// Vertical scale: numbers from the bottom to the top of an area.
-struct Scale {
-  PlotArea area;
-  double low = 0, high = 1;
-  bool logarithmic = false;
-
-  [[nodiscard]] double at(double value) const {
-    const double share =
-        logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
-    return area.bottom - (area.bottom - area.top) * share;
-  }
-};
 
 std::vector<double> finite_values(const std::vector<Curve>& curves) {
   std::vector<double> out;
@@ -81,16 +67,6 @@ std::vector<double> tick_values(const Scale& y) {
   return out;
 }
 
-std::string grid_lines(const Scale& y) {
-  std::string out;
-  for (const double mark : tick_values(y))
-    out += fmt::format(
-        "<line class=grid x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=count x=\"{}\" "
-        "y=\"{:.1f}\">{}</text>",
-        y.area.left, y.area.right, y.at(mark), y.at(mark), y.area.left - 8, y.at(mark) + 3.5, number(mark));
-  return out;
-}
-
 std::string curve_path(const Curve& curve, const Axis& x, const Scale& y) {
   std::string out;
   for (const auto& [step, value] : curve.points)
@@ -114,6 +90,22 @@ std::string drawn(const Curve& curve, std::size_t index, const Axis& x, const Sc
 
 }  // namespace
 
+double Scale::at(double value) const {
+  const double share =
+      logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+  return area.bottom - (area.bottom - area.top) * share;
+}
+
+std::string Scale::grid() const {
+  std::string out;
+  for (const double mark : tick_values(*this))
+    out += fmt::format(
+        "<line class=grid x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=count x=\"{}\" "
+        "y=\"{:.1f}\">{}</text>",
+        area.left, area.right, at(mark), at(mark), area.left - 8, at(mark) + 3.5, number(mark));
+  return out;
+}
+
 std::string line_plot(const std::string& title, const std::vector<Curve>& curves, double last_step,
                       Span span) {
   const auto numbers = finite_values(curves);
@@ -126,7 +118,7 @@ std::string line_plot(const std::string& title, const std::vector<Curve>& curves
       out += fmt::format("<span class=\"f-{}\">{}</span>", i % kLineColours, escaped(curves[i].name));
   out += fmt::format("</div><svg class=histogram viewBox=\"0 0 640 236\" role=img aria-label=\"{} by step\">",
                      escaped(title)) +
-         grid_lines(y) + x.ticks();
+         y.grid() + x.ticks();
   for (std::size_t i = 0; i < curves.size(); ++i) out += drawn(curves[i], i, x, y);
   return out + fmt::format("<text class=tick x=\"{}\" y=\"{}\">step{}</text></svg></section>\n",
                            (kFigure.left + kFigure.right) / 2, kFigure.bottom + 32,

@@ -10,6 +10,17 @@
 
 namespace fq::html {
 
+/// Vertical scale: numbers from the bottom to the top of an area.
+struct Scale {
+  PlotArea area;
+  double low = 0, high = 1;
+  bool logarithmic = false;
+
+  [[nodiscard]] double at(double value) const;
+  /// Returns labelled lines at round numbers.
+  [[nodiscard]] std::string grid() const;
+};
+
 /// A line of a plot: pairs of a step and a number. Numbers that are not finite are skipped.
 struct Curve {
   std::string name;

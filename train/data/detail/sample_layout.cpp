@@ -1,7 +1,6 @@
 #include "fakequant/train/data/detail/sample_layout.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/ranges.h>
 

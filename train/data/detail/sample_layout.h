@@ -3,7 +3,6 @@
 /// Detection of samples whose layout differs from the expected layout.
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 

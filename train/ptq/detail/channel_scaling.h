@@ -2,7 +2,6 @@
 
 /// Groups of layers whose common input channels can be rescaled without changing the network.
 
-#include <memory>
 #include <string>
 #include <vector>
 

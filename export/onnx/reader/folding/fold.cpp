@@ -9,6 +9,7 @@
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/operators.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 
 namespace fq::detail {
 namespace {
@@ -60,16 +61,26 @@ Tensor expanded(const Fold& f, const Tensor& x, const Shape& shape) {
   return ops::add(Variable(values), Variable(Tensor::zeros(out, values.dtype()))).tensor().to(x.dtype());
 }
 
+/// Combines the inputs from the left. Computes in doubles, which hold all integers up to 2^53.
+template <class F>
+Tensor combine(const Fold& f, F compute, std::optional<DType> type = {}) {
+  Tensor out = f.input(0).to(DType::f64);
+  for (std::size_t i = 1; i < f.inputs.size(); ++i) {
+    const Tensor next = f.input(i).to(DType::f64);
+    const Shape shape = broadcast_shapes(out.shape(), next.shape(), "import_onnx");
+    const Tensor x = expanded(f, out, shape), y = expanded(f, next, shape);
+    out = Tensor::empty(shape, DType::f64);
+    std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(),
+                   out.mutable_data<double>(), compute);
+  }
+  return convert_type(out, type.value_or(f.input(0).dtype()));
+}
+
+/// Computes a function of two inputs.
 template <class F>
 Tensor binary(const Fold& f, F compute, std::optional<DType> type = {}) {
-  const Tensor &a = f.input(0), &b = f.input(1);
-  // Operands are doubles, which hold all integers up to 2^53.
-  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "import_onnx");
-  const Tensor x = expanded(f, a.to(DType::f64), shape), y = expanded(f, b.to(DType::f64), shape);
-  Tensor out = Tensor::empty(shape, DType::f64);
-  std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(), out.mutable_data<double>(),
-                 compute);
-  return convert_type(out, type.value_or(a.dtype()));
+  (void)f.input(1);  // throws if there is none
+  return combine(f, compute, type);
 }
 
 template <class F>
@@ -164,21 +175,6 @@ Tensor trilu(const Fold& f) {
   return out.to(f.input(0).dtype());
 }
 
-/// Combines any number of inputs from the left.
-template <class F>
-Tensor reduce_inputs(const Fold& f, F compute) {
-  Tensor out = f.input(0).to(DType::f64);
-  for (std::size_t i = 1; i < f.inputs.size(); ++i) {
-    const Tensor next = f.input(i).to(DType::f64);
-    const Shape shape = broadcast_shapes(out.shape(), next.shape(), "import_onnx");
-    const Tensor x = expanded(f, out, shape), y = expanded(f, next, shape);
-    out = Tensor::empty(shape, DType::f64);
-    std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(),
-                   out.mutable_data<double>(), compute);
-  }
-  return convert_type(out, f.input(0).dtype());
-}
-
 Tensor clip(const Fold& f) {
   constexpr double none = std::numeric_limits<double>::infinity();
   // The bounds are attributes up to opset 10.
@@ -224,18 +220,16 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Min",
        [](const Fold& f) {
          // `a != a`: a NaN in either operand is the result.
-         return reduce_inputs(f, [](double a, double b) { return a < b || a != a ? a : b; });
+         return combine(f, [](double a, double b) { return a < b || a != a ? a : b; });
        }},
       {"Max",
-       [](const Fold& f) {
-         return reduce_inputs(f, [](double a, double b) { return a > b || a != a ? a : b; });
-       }},
+       [](const Fold& f) { return combine(f, [](double a, double b) { return a > b || a != a ? a : b; }); }},
       {"Range", range},
       {"Trilu", trilu},
       {"Size", [](const Fold& f) { return Tensor::from({f.input(0).numel()}, {}); }},
       {"Where", where},
       {"Flatten", fold_flatten},
-      {"Sum", [](const Fold& f) { return reduce_inputs(f, std::plus<>()); }},
+      {"Sum", [](const Fold& f) { return combine(f, std::plus<>()); }},
       {"MatMul", fold_matmul},
       {"Softmax", fold_softmax},
       {"LogSoftmax", fold_softmax},
@@ -336,6 +330,69 @@ std::vector<int> normalized_axes(const NodeReader& node, const std::vector<std::
     out.push_back(from_front);
   }
   return out;
+}
+
+namespace {
+
+constexpr std::int64_t kSmallGraph = std::int64_t{1} << 22;  // elements that every file may create
+
+std::int64_t element_count(const OnnxModel& model) {
+  std::int64_t count = 0;
+  for (const auto& initializer : model.initializers) count += initializer.value.numel();
+  return count;
+}
+
+/// Whether the node repeats a value for each sample. Layers do that instead.
+bool is_of_samples(const OnnxNode& node, const std::vector<Tensor>& inputs) {
+  const bool of_shape = node.op == "ConstantOfShape", expands = node.op == "Expand" || node.op == "Tile";
+  // Index of the input with the target shape or the repeats.
+  const std::size_t at = of_shape ? 0 : 1;
+  if ((!of_shape && !expands) || inputs.size() <= at || inputs[at].rank() > 1) return false;
+  return batch_axis(inputs[at].to(DType::i64).to_vector<std::int64_t>()) >= 0;
+}
+
+/// Whether the tensor looks trained, rather than like a mask, a count or a constant.
+bool is_learnable(const Tensor& value) {
+  if (!is_floating(value.dtype()) || value.numel() < 2) return false;
+  return std::ranges::all_of(value.to(DType::f32).to_vector<float>(),
+                             [](float v) { return std::isfinite(v) && std::abs(v) < 1e4F; });
+}
+
+}  // namespace
+
+// The limit grows with the file, so a small file cannot make the importer allocate much memory.
+std::int64_t element_limit(const OnnxModel& model) { return 4 * element_count(model) + kSmallGraph; }
+
+FixedValues::FixedValues(const OnnxModel& model) : budget_{element_limit(model)} {
+  for (const auto& initializer : model.initializers)
+    add(initializer.name, initializer.value, is_learnable(initializer.value));
+}
+
+bool FixedValues::fold_node(const OnnxNode& node) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const Tensor* value = find(node.inputs[i]);
+    if (value == nullptr && !node.inputs[i].empty()) return false;
+    inputs.push_back(value == nullptr ? Tensor() : *value);
+  }
+  if (node.outputs.empty() || is_of_samples(node, inputs)) return false;
+  // The value of a fixed input has a batch of 1, but its Shape must have the symbolic batch.
+  if (const auto input = batch_shapes_.find(node.inputs.empty() ? "" : node.inputs[0]);
+      node.op == "Shape" && input != batch_shapes_.end()) {
+    add(node.outputs[0], shape_tensor(NodeReader(node), input->second), false);
+    return true;
+  }
+  const bool learned = std::ranges::any_of(node.inputs, [&](const auto& name) { return is_learned(name); });
+  if (node.op == "Split" && node.domain.empty()) {
+    const NodeReader reader(node);
+    const auto parts = fold_split({reader, inputs, budget_}, node.outputs.size());
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      if (!node.outputs[i].empty()) add(node.outputs[i], parts[i], learned);
+    return true;
+  }
+  const auto value = fold(NodeReader(node), inputs, budget_);
+  if (value) add(node.outputs[0], *value, learned && is_floating(value->dtype()));
+  return value.has_value();
 }
 
 }  // namespace fq::detail

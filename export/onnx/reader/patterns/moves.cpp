@@ -1,4 +1,3 @@
-#include <numeric>
 
 #include "fakequant/export/onnx/reader/patterns/graph_view.h"
 

@@ -1,6 +1,5 @@
 #include "fakequant/export/onnx/reader/quantized/placed_grids.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 

@@ -1,13 +1,17 @@
-"""Nodes of a torch.fx graph: reading them, in-place writes, and values that depend on no input."""
+"""Nodes of a torch.fx graph: reading them, in-place writes, values that depend on no input, and names of layers."""
 import dataclasses
 import inspect
+import re
+from collections import Counter
 
 import torch
 from torch import nn
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import TensorMetadata
+from torch.nn.functional import scaled_dot_product_attention
 
 from ..ops.refs import require
+from .interpreter import caller_path
 
 
 def is_parameter(value):
@@ -252,3 +256,91 @@ def same_tensor(a, b):
 def autocast_types():
     """Returns {kind of device: type of autocast, or None}."""
     return {kind: torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in ("cpu", "cuda")}
+
+
+# Names.
+
+def join_path(*parts):
+    """Joins the parts of a module path with dots. Empty parts are left out."""
+    return ".".join(part for part in parts if part)
+
+
+class LayerNames:
+    """Gives each layer of a module a path of its own in the whole model.
+
+    A module that is called has its own path, from the second call on `<path>.call_2`. A function has the path of the module whose
+    forward calls it and its own name: `layers.0.add`, `layers.0.add_1`.
+    """
+
+    def __init__(self, model, path):
+        self._path, self._calls, self._children = path, Counter(), {}
+        tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        self._taken = {join_path(path, name) for name, _ in [*model.named_modules(remove_duplicate=False), *tensors]} | {"input"}
+
+    def full_path(self, path):
+        """Returns the path in the whole model of a path in this model."""
+        return join_path(self._path, path)
+
+    def module_call(self, path):
+        """Returns the name of the next call of the module at a path in this model."""
+        full = self.full_path(path)
+        self._calls[full] += 1
+        count = self._calls[full]
+        if count == 1 and full not in ("", "input"):
+            return _legal(full)
+        return self._unique(join_path(full, f"call_{count}") if count > 1 else full or "layer")
+
+    def function_call(self, parent, function):
+        """Returns the name of the next call of a function in the forward of the module at the path `parent`."""
+        return self._unique(join_path(self._path, parent, function))
+
+    def child(self, name, part):
+        """Returns the name of a part of a layer. The same part has the same name."""
+        if (name, part) not in self._children:
+            self._children[name, part] = self._unique(join_path(name, part))
+        return self._children[name, part]
+
+    def input_name(self, name):
+        """Returns the name of an input of the model."""
+        return self.child("", name)
+
+    def _unique(self, wish):
+        name, count = _legal(wish), 0
+        while name in self._taken:
+            count += 1
+            name = f"{_legal(wish)}_{count}"
+        self._taken.add(name)
+        return name
+
+
+def _legal(name):
+    """Replaces the characters that model files do not allow in names."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def _caller(node, modules):
+    """Returns (path of the module whose forward calls a function, name of the function there).
+
+    The children of a container are its items. So the caller of a function in an item is the module that has the container.
+    """
+    path, name = caller_path(node), function_name(node)
+    while path and isinstance(modules.get(path), (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
+        path, _, last = path.rpartition(".")
+        name = f"{last}_{name}"
+    return path, name
+
+
+def name_nodes(model, graph, lowered, names):
+    """Returns {node: name} of all nodes that call something."""
+    modules = dict(model.named_modules())
+    paths, out = {module: path for path, module in modules.items()}, {}
+    for node in graph.nodes:
+        weight = lowered[node].refs.get("weight") if node in lowered else None
+        if node.op == "call_module":
+            out[node] = names.module_call(node.target)
+        elif node.op in ("call_function", "call_method"):
+            path, function = _caller(node, modules)
+            is_layer = weight is not None and weight.name == "weight" and paths.get(weight.module) == path
+            attends = node.target is scaled_dot_product_attention and names.full_path(path)  # "self_attn.q_bmm_quantizer", as in ModelOpt
+            out[node] = names.module_call(path) if is_layer or attends else names.function_call(path, function)
+    return out

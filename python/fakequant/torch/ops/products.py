@@ -4,8 +4,8 @@ from torch import nn
 from torch.nn import functional
 
 from ..capture.interpreter import Step, ValueRef
+from ..capture.nodes import join_path
 from ..parts import LoweredModule
-from ..passes import join_path
 from .refs import Expression, TensorRef
 
 _ALL, _EACH = -1, -2  # experts of a call: rows of all experts in order, or a matrix of rows for each expert

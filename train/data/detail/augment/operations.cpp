@@ -1,7 +1,5 @@
 #include "fakequant/train/data/detail/augment/operations.h"
 
-#include <array>
-
 namespace fq::detail {
 namespace {
 

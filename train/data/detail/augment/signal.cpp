@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "fakequant/train/data/detail/augment/operations.h"
 

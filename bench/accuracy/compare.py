@@ -7,10 +7,9 @@ import sys
 import threading
 import time
 
-from bench.worker import Worker, WorkerError
-
-from bench import report as bench_report
-from bench import setup
+from runner import report as bench_report
+from runner import setup
+from runner.worker import Worker, WorkerError
 
 from . import own
 from .cases import BATCH, CASES, COMPARED, FLOAT_RATE, TORCH_CASES, TORCH_PEERS, TORCH_RATES, rates

@@ -1,6 +1,6 @@
 """The float networks of the recipes, trained by PyTorch: the peer of docs/benchmarks/accuracy.md.
 
-    python scripts/lib/torch_peer.py recipes/letters.json build/data/letters.h5 1
+    python bench/peers/torch_peer.py recipes/letters.json build/data/letters.h5 1
 
 builds the recipe's model from its nodes, trains it as the recipe's phase of `train` says (AdamW without decay of
 biases, norms and embeddings, OneCycleLR, the batch, the label smoothing) and prints the accuracy on the group `test`.
