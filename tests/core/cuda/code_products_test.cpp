@@ -101,18 +101,20 @@ void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, i
 }
 
 TEST_F(CudaCodeProducts, FusedGradientSumsMatchSeparateSumsBitwise) {
-  for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {5000, 33}, {0, 5}, {0, 8}, {700, 520}})
+  for (const auto& [rows, channels] :
+       {std::array{1, 64}, {257, 77}, {5000, 33}, {0, 5}, {0, 8}, {700, 520}, {9, 48}})
     for (const DType dtype : {DType::bf16, DType::f32})
-      for (const bool scaled : {false, true}) {
+      // One scale, one a channel, or with groups, scales that repeat.
+      for (const int count : {1, channels, channels % 16 == 0 ? channels / 2 : 1}) {
         const Tensor dy = to_cuda(numbers({rows, channels}, 3));
-        const Tensor scales = to_cuda(numbers(scaled ? Shape{channels} : Shape{}, 1));
+        const Tensor scales = to_cuda(numbers(count == 1 ? Shape{} : Shape{count}, 1));
         Tensor out = Tensor::empty(dy.shape(), dtype, dy.device()), alone = out.clone();
         Tensor db = Tensor::empty({channels}, DType::f32, dy.device()), sums = db.clone();
         cuda::scale_gradient(detail::PendingGradient(dy), scales, channels, out, db);
         cuda::scale_to_bf16(dy, scales, channels, alone);
         cuda::bias_gradient(dy, sums);
-        EXPECT_TRUE(bitwise_equal(out, alone)) << rows << " " << name(dtype) << scaled;
-        EXPECT_TRUE(bitwise_equal(db, sums)) << rows << " " << name(dtype) << scaled;
+        EXPECT_TRUE(bitwise_equal(out, alone)) << rows << " " << name(dtype) << count;
+        EXPECT_TRUE(bitwise_equal(db, sums)) << rows << " " << name(dtype) << count;
       }
 }
 
@@ -198,6 +200,37 @@ TEST_F(CudaCodeProducts, FusedBlocksMatchSeparateKernelsBitwise) {
                    host_apart = block_gradients(false, false, width, Device::cpu());
         for (std::size_t i = 0; i < host.size(); ++i) EXPECT_TRUE(bitwise_equal(host[i], host_apart[i])) << i;
       }
+}
+
+/// Gradients of two convolutions of int8 codes with a ReLU between them.
+std::vector<Tensor> conv_gradients(bool fused, Layout layout, Device device) {
+  const auto pass = [fused](const Variable& v) { return fused ? v : between(v); };
+  const auto leaf = [&](const Shape& shape, int seed) {
+    return Variable(numbers(shape, seed).to(shape.size() == 4 ? layout : Layout::row_major).to(device), true);
+  };
+  const auto grid = [&](bool is_unsigned) {
+    return Grid::from_amax(IntFormat{8, is_unsigned}, {}, Tensor::scalar(0.9), "a").to(device);
+  };
+  const auto quantized = [&](const Variable& w) {
+    const auto by = Granularity::per_axis(0);
+    return pass(ops::quantize(w, Grid::from_amax(IntFormat{}, by, ranges(by, w.shape()), "w").to(device)));
+  };
+  const Variable x = leaf({2, 8, 5, 7}, 1), w1 = leaf({16, 8, 3, 3}, 2), b1 = leaf({16}, 3),
+                 w2 = leaf({8, 16, 1, 1}, 4);
+  const Variable sums = ops::conv2d(pass(ops::quantize(x, grid(false))), quantized(w1), b1);
+  const Variable hidden = pass(ops::quantize(pass(ops::relu(pass(sums))), grid(true)));
+  const Variable y = ops::conv2d(hidden, quantized(w2)).as_float();
+  y.backward(numbers(y.shape(), 7).to(y.layout()).to(device));
+  return {x.grad(), w1.grad(), b1.grad(), w2.grad()};
+}
+
+TEST_F(CudaCodeProducts, FusedConvolutionsMatchSeparateKernelsBitwise) {
+  const BackwardScope scope(BackwardType::bf16);
+  for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
+    const auto fused = conv_gradients(true, layout, Device::cuda()),
+               apart = conv_gradients(false, layout, Device::cuda());
+    for (std::size_t i = 0; i < fused.size(); ++i) EXPECT_TRUE(bitwise_equal(fused[i], apart[i])) << i;
+  }
 }
 
 TEST_F(CudaCodeProducts, FusedBlocksLaunchNoKernelsForSteps) {
