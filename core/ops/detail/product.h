@@ -162,11 +162,14 @@ class CodeGradients {
   [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const;
   [[nodiscard]] Tensor x() const;
   [[nodiscard]] Tensor w() const;
+  /// Sets the result of `w` to factors that forward has made.
+  void keep_w(Tensor factors) { w_factors_ = std::move(factors); }
   /// Scales the product of `dy` and `x` to the gradient of the weight, in place.
   void finish_dw(Tensor& dw) const;
 
  private:
   QuantizedTensor x_, w_;
+  Tensor w_factors_;
   std::shared_ptr<SharedFactors> x_factors_;
   int w_axis_;
   BackwardType type_;
