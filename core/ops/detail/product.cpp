@@ -202,8 +202,8 @@ Tensor CodeGradients::x() const {
                             [&] { return code_factor(x_, -1, code_factor_dtype(x_.codes.device())); });
 }
 Tensor CodeGradients::w() const {
-  return type_ == BackwardType::fp32 ? dequantize(w_)
-                                     : code_factor(w_, w_axis_, code_factor_dtype(w_.codes.device()));
+  if (type_ == BackwardType::fp32) return dequantize(w_);
+  return w_factors_.defined() ? w_factors_ : code_factor(w_, w_axis_, code_factor_dtype(w_.codes.device()));
 }
 
 PendingGradient CodeGradients::weight_gradient(Tensor product) const {
@@ -346,9 +346,8 @@ Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTenso
 }
 
 Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
-                   const Variable& bias) {
-  const DType type = code_factor_dtype(x.codes.device());
-  return p.output(p.scaled(p.input(code_factor(x, -1, type)), p.weight(code_factor(w, p.weight_axis, type)),
+                   const Tensor& w_factors, const Variable& bias) {
+  return p.output(p.scaled(p.input(code_factor(x, -1, w_factors.dtype())), p.weight(w_factors),
                            product_scale(x, w, p.weight_axis, p.channels), bias));
 }
 
@@ -360,9 +359,18 @@ Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const V
   FQ_CHECK(a.codes.device() == b.codes.device(), p->name,
            "the input is on {}, the weight on {}: use both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
-  Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
-  auto backward = [p, codes = CodeGradients(x, w, p->weight_axis),
-                   needs = Needs(x, w, bias)](BackwardCall& call) {
+  const Device device = b.codes.device();
+  CodeGradients codes(x, w, p->weight_axis);
+  Value y;
+  if (kind == CodeKind::integers) {
+    y = integer_value(*p, a, b, bias);
+  } else {
+    const Tensor factors = code_factor(b, p->weight_axis, code_factor_dtype(device));
+    // Backward reads the factors of a weight again. Factors of an activation would need too much memory.
+    if (device.is_cuda() && p->weight_axis >= 0 && x.requires_grad()) codes.keep_w(factors);
+    y = factor_value(*p, a, b, factors, bias);
+  }
+  auto backward = [p, codes = std::move(codes), needs = Needs(x, w, bias)](BackwardCall& call) {
     PendingGradient whole = engine_gradient(*p, std::move(call.dy));
     std::vector<PendingGradient> out(3);
     Tensor& db = out[2].values;

@@ -165,9 +165,12 @@ class CodeGradients {
   [[nodiscard]] Tensor w() const;
   /// Returns the gradient of the weight from the product of `dy` and `x`.
   [[nodiscard]] PendingGradient weight_gradient(Tensor product) const;
+  /// Sets the result of `w` to factors that forward has made.
+  void keep_w(Tensor factors) { w_factors_ = std::move(factors); }
 
  private:
   QuantizedTensor x_, w_;
+  Tensor w_factors_;
   std::shared_ptr<SharedFactors> x_factors_;
   int w_axis_;
   BackwardType type_;

@@ -306,6 +306,25 @@ TEST_F(CudaCodeProducts, FactorsOfWeightsReplaceTheirDecoding) {
   EXPECT_TRUE(bitwise_equal(factor, expected.w()));
 }
 
+/// Factors of NVFP4 weights are computed once for both passes.
+TEST_F(CudaCodeProducts, BackwardReadsTheFactorsOfForward) {
+  const Variable leaf(to_cuda(numbers({9, 32})), true), w_leaf(to_cuda(numbers({6, 32}, 1)), true);
+  const auto grid = Grid::from_amax(FloatFormat{4, 3}, {}, to_cuda(Tensor::scalar(0.7)), "x");
+  const QuantizedTensor w = to_cuda(nvfp4({6, 32}));
+  const Variable x = ops::quantize(leaf, grid), y = ops::linear(x, ops::attach_codes(w_leaf, w));
+  const Tensor dy = to_cuda(numbers({9, 6}, 5));
+  cuda::count_work(true);
+  y.backward(dy);
+  const auto work = cuda::counted_work();
+  cuda::count_work(false);
+  for (const auto& kernel : work) EXPECT_NE(kernel.kernel, "dequantize");
+  const detail::CodeGradients codes(Variable(*x.quantized()), Variable(w), 0);
+  const Tensor factors = codes.dy(dy), expected = Tensor::empty({9, 32}, DType::f32, Device::cuda());
+  Tensor product = expected;
+  detail::multiply({factors, 9, 6}, {codes.w(), 6, 32}, product, 1, detail::Sharing::by_threads);
+  EXPECT_TRUE(bitwise_equal(leaf.grad(), apply_mask(product, x.quantized()->mask)));
+}
+
 TEST_F(CudaCodeProducts, ComputeRangeGradients) {
   for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 24, 9, 9}})
     for (const Format& format :
