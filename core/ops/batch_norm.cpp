@@ -110,6 +110,9 @@ NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor
   const std::int64_t channels = x.channels(), rows = x.count();
   FQ_CHECK(!s.training || rows != 1 || x.device().is_meta(), "batch_norm",
            "training on {} has one value a channel: use a larger batch", to_string(x.values.shape()));
+  FQ_CHECK(!s.training || rows >> 32 == 0, "batch_norm",
+           "training on {} has 2^32 or more values a channel: use a smaller batch",
+           to_string(x.values.shape()));
   const Device device = x.device();
   Tensor moments;
   if (s.training) {

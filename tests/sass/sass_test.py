@@ -52,7 +52,7 @@ HOT = {
         "AddWindows<Pack<int>": (1, 1),
     },
     # Copies to shared memory are loads. Two outputs of four threads fill a sector, so stores have 8 bytes.
-    "engine/conv_products.cu": {"ConvProduct<signed char>": (12, 0), "ConvProduct<unsigned char>": (12, 0), "ConvProduct<bfloat16>": (12, 0)},
+    "engine/conv_products.cu": {"ConvProduct<signed char": (12, 0), "ConvProduct<unsigned char": (12, 0), "ConvProduct<bfloat16": (12, 0)},
     "engine/conv_weights.cu": {"ConvWeightProduct": (18, 0)},
     "engine/ggml_rows.cu": {"TensorCoreProduct<GgmlChain>": (8, 0), "GgmlLanes": (4, 0)},
     "engine/xnnpack_rows.cu": {"TensorCoreProduct<XnnpackChain<true>": (8, 0), "TensorCoreProduct<XnnpackChain<false>": (6, 0), "ZeroTerms": (1, 0)},
@@ -77,9 +77,9 @@ PRODUCTS = {
     "AttentionForward<64,": ("HMMA", 96, 128),
     "AttentionForward": ("HMMA", 60, 168),
     "AttentionGradients": ("HMMA", 20, 255),
-    "ConvProduct<signed char>": ("IMMA.16832.S8.S8", 16, 80),
-    "ConvProduct<unsigned char>": ("IMMA.16832.U8.S8", 16, 80),
-    "ConvProduct<bfloat16>": ("HMMA.16816.F32.BF16", 16, 80),
+    "ConvProduct<signed char": ("IMMA.16832.S8.S8", 16, 80),
+    "ConvProduct<unsigned char": ("IMMA.16832.U8.S8", 16, 80),
+    "ConvProduct<bfloat16": ("HMMA.16816.F32.BF16", 16, 80),
     "ConvWeightProduct": ("HMMA.16816.F32.BF16", 32, 80),
 }
 # Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.

@@ -56,10 +56,13 @@ struct ConvAxis {
 };
 
 /// Product of gathered pixels and weights. A row is an output pixel. A block computes a tile of a phase.
-template <class X>
-struct ConvProduct : ConvTile {
+template <class X, int outputs_of_tile>
+struct ConvProduct : ConvTile<outputs_of_tile> {
+  using Tile = ConvTile<outputs_of_tile>;
+  using Tile::outputs, Tile::rows;
+  using Warp = typename Tile::Warp;
   using Sum = ProductSum<X>;
-  static constexpr int chunks = 4, stages = 4, rows_at_once = threads / chunks;
+  static constexpr int chunks = 4, stages = rows > 128 ? 3 : 4, rows_at_once = Tile::threads / chunks;
   struct Stage {
     ChunkRows<rows, chunks> x;
     ChunkRows<outputs, chunks> w;
@@ -73,20 +76,21 @@ struct ConvProduct : ConvTile {
   struct Window {
     int y, x, at;
   };
-  /// Tap and channels of the next chunk that a thread copies.
+  /// Tap and channels of the next chunk that a thread copies, and the taps between two of its chunks.
   struct Walk {
-    int ky, kx, channel;
+    int ky, kx, channel, ky_step, kx_step;
   };
   struct Kept {
-    Sums<Sum> sums;
+    typename Tile::template Sums<Sum> sums;
     Window windows[rows / rows_at_once];
     ConvAxis::Phase down, across;
     Walk walk;
   };
 
   ConvAxis down, across;
-  Divisor output_tiles, row_tiles, across_phases;
+  Divisor output_tiles, row_tiles, across_phases, in_tap;
   int images, channels, all_outputs;  // channels in chunks
+  int tap_step, channel_step;         // whole taps in the chunks of a stage, and the chunks left
   bool reversed;                      // the taps of w
   const std::int8_t *x, *w;           // w: [outputs, taps, channels]
   Sum* y;
@@ -95,10 +99,12 @@ struct ConvProduct : ConvTile {
       : down(ConvAxis::of(s, 0, transposed)),
         across(ConvAxis::of(s, 1, transposed)),
         across_phases(across.phases()),
+        in_tap((transposed ? s.o : s.c) * static_cast<std::int64_t>(sizeof(X)) / chunk_bytes),
         images(static_cast<int>(s.n)),
-        channels(
-            static_cast<int>((transposed ? s.o : s.c) * static_cast<std::int64_t>(sizeof(X)) / chunk_bytes)),
+        channels(static_cast<int>(in_tap.value)),
         all_outputs(static_cast<int>(transposed ? s.c : s.o)),
+        tap_step(chunks / channels),
+        channel_step(chunks % channels),
         reversed(transposed),
         x(static_cast<const std::int8_t*>(source)),
         w(static_cast<const std::int8_t*>(weights)),
@@ -133,9 +139,8 @@ struct ConvProduct : ConvTile {
       kept.windows[i] = find_window(first_row + row, phase_y, phase_x, kept, pixel);
       if (t.thread % chunks == 0) shared.pixels[row] = pixel;
     }
-    kept.walk = {0, 0, t.thread % chunks};
-    settle(kept);
-    clear_sums<Sum>(kept.sums);
+    start(t.thread % chunks, kept);
+    Tile::template clear_sums<Sum>(kept.sums);
     for (int i = 0; i < stages - 1; ++i) load(t.thread, i, steps, first_output, shared, kept);
     wait_for_copy_groups<stages - 2>();
   }
@@ -150,7 +155,7 @@ struct ConvProduct : ConvTile {
     const int used = all_outputs - shared.first_output;
     FQ_UNROLL
     for (int part = 0; part < chunks; part += 2)
-      add_products<X, false>(
+      Tile::template add_products<X, false>(
           warp, used,
           [&](int n) {
             return load_fragment<XFragment>(warp.lane, [&](int row, int half) {
@@ -170,7 +175,7 @@ struct ConvProduct : ConvTile {
 
   template <int phase>
   FQ_HD void end(const Thread& t, const Shared& shared, const Kept& kept) const {
-    store(Warp(t.thread), all_outputs - shared.first_output, kept.sums, [&](int row) {
+    Tile::store(Warp(t.thread), all_outputs - shared.first_output, kept.sums, [&](int row) {
       const int pixel = shared.pixels[row];
       return pixel < 0 ? nullptr : y + std::int64_t{pixel} * all_outputs + shared.first_output;
     });
@@ -190,13 +195,27 @@ struct ConvProduct : ConvTile {
     return {pixel < 0 ? -(1 << 30) : source_y, source_x,
             ((image * down.source + source_y) * across.source + source_x) * channels};
   }
-  /// Moves to the next tap while the channel is beyond the last one.
-  FQ_HD void settle(Kept& kept) const {
+  /// Sets the tap and the channels of the first chunk.
+  FQ_HD void start(int slot, Kept& kept) const {
     Walk& walk = kept.walk;
-    while (walk.channel >= channels) {
+    const int tap = in_tap.quotient(slot);
+    walk = {0, tap, slot - tap * channels, 0, tap_step};
+    // A phase without taps has no chunks.
+    for (; walk.kx >= kept.across.taps && kept.across.taps > 0; ++walk.ky) walk.kx -= kept.across.taps;
+    for (; walk.kx_step >= kept.across.taps && kept.across.taps > 0; ++walk.ky_step)
+      walk.kx_step -= kept.across.taps;
+  }
+  FQ_HD void advance(Kept& kept) const {
+    Walk& walk = kept.walk;
+    walk.channel += channel_step;
+    walk.kx += walk.kx_step;
+    walk.ky += walk.ky_step;
+    if (walk.channel >= channels) {
       walk.channel -= channels;
-      if (++walk.kx < kept.across.taps) continue;
-      walk.kx = 0;
+      ++walk.kx;
+    }
+    if (walk.kx >= kept.across.taps) {
+      walk.kx -= kept.across.taps;
       ++walk.ky;
     }
   }
@@ -204,8 +223,7 @@ struct ConvProduct : ConvTile {
   FQ_HD void load(int thread, int stage, int steps, int first_output, Shared& shared, Kept& kept) const {
     if (stage < steps) {
       copy(thread, first_output, shared.stages[stage % stages], kept);
-      kept.walk.channel += chunks;
-      settle(kept);
+      advance(kept);
     }
     end_copy_group();
   }
@@ -228,6 +246,7 @@ struct ConvProduct : ConvTile {
               walk.kx * across.tap_step;
     const int taps = down.taps * across.taps, output = first_output + static_cast<int>(row);
     if (reversed) tap = taps - 1 - tap;
+    if (rows_at_once > outputs && row >= outputs) return;
     copy_chunk(stage.w.chunk(0, row, slot),
                w + std::int64_t{(output * taps + tap) * channels + walk.channel} * chunk_bytes,
                inside && output < all_outputs);
@@ -259,8 +278,13 @@ void launch(const ConvShape& s, bool transposed, const void* x, const void* w, P
   note_read(x, numel(transposed ? s.y_shape() : s.x_shape()) * bytes);
   note_read(weights.data, numel(s.w_shape()) * bytes);
   note_written(y, numel(transposed ? s.x_shape() : s.y_shape()) * 4);
-  const ConvProduct<X> body(s, transposed, x, weights.data, y);
-  launch_steps(device, body.blocks(), body);
+  const auto run = [&]<int outputs>(std::integral_constant<int, outputs>) {
+    const ConvProduct<X, outputs> body(s, transposed, x, weights.data, y);
+    launch_steps(device, body.blocks(), body);
+  };
+  // Tall tiles do not leave half of the warps without outputs.
+  (transposed ? s.c : s.o) <= 32 ? run(std::integral_constant<int, 32>())
+                                 : run(std::integral_constant<int, 64>());
 }
 
 }  // namespace

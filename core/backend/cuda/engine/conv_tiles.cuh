@@ -126,12 +126,14 @@ FQ_HD void multiply_chunks(int lane, const Left& x, const Right& w, int half, Pr
 #endif
 }
 
-/// Sums of a block of eight warps: 128 rows by 64 outputs. A warp has 32 by 32. At most 80 registers, so that
-/// three blocks run on a processor.
+/// Sums of a block of eight warps: 128 rows by 64 outputs, or 256 by 32. A warp has 32 by 32. At most 80
+/// registers, so that three blocks run on a processor.
+template <int outputs_of_tile>
 struct ConvTile {
   static constexpr int threads = block_threads, least_blocks = 3, step_phases = 1, end_phases = 1;
   static constexpr bool block_barriers[] = {true};
-  static constexpr int rows = 128, outputs = 64, warp_side = 32, warps_down = rows / warp_side;
+  static constexpr int warp_side = 32, outputs = outputs_of_tile, warps_across = outputs / warp_side,
+                       warps_down = threads / 32 / warps_across, rows = warps_down * warp_side;
 
   template <class Sum>
   using Sums = Sum[2][4][4];

@@ -11,10 +11,12 @@ namespace {
 
 /// Gradient of the weights: sums over pixels of the channels that a tap reads, times dy. A row of a tile is a
 /// tap and a channel. A block adds a part of the pixels.
-struct ConvWeightProduct : ConvTile {
+struct ConvWeightProduct : ConvTile<64> {
   static constexpr int chunks = 8;  // numbers in a chunk
   static constexpr int x_chunks = rows / chunks, y_chunks = outputs / chunks;
   static constexpr int stages = 3, stage_pixels = 64;
+  // A thread copies the chunks slot, slot + 8, .. of the pixels row, row + 32, ..
+  static constexpr int slots = y_chunks, rows_at_once = threads / slots, none = -(1 << 30);
   struct Stage {
     ChunkRows<stage_pixels, x_chunks> x;
     ChunkRows<stage_pixels, y_chunks> dy;
@@ -29,10 +31,14 @@ struct ConvWeightProduct : ConvTile {
     Stage stages[ConvWeightProduct::stages];
     Place place;
   };
+  /// Offset of a tap and its channels from the first pixel of a window, in pixels and in chunks.
+  struct Column {
+    int down, across, at;
+  };
   struct Kept {
     Sums<float> sums;
-    int pixel, end;             // of the next stage and of the part
-    int down, across, channel;  // offset of the tap that the thread copies, and its chunk of channels
+    int pixel, end;  // of the next stage, and of the part
+    Column columns[x_chunks / slots];
   };
 
   Divisor row_tiles, output_tiles, height, width, channels, kw;  // of y; channels in chunks
@@ -88,11 +94,9 @@ struct ConvWeightProduct : ConvTile {
     kept.end = kept.pixel + part_pixels < pixels ? kept.pixel + part_pixels : pixels;
     own.steps = (kept.end - kept.pixel + stage_pixels - 1) / stage_pixels;
     if (t.thread == 0) shared.place = own;
-    const int chunk = own.row / chunks + t.thread % x_chunks, tap = channels.quotient(chunk),
-              ky = kw.quotient(tap);
-    kept.channel = chunk * chunks < own.end ? chunk - tap * static_cast<int>(channels.value) : -1;
-    kept.down = ky * dilation_down - padding_down;
-    kept.across = (tap - ky * static_cast<int>(kw.value)) * dilation_across - padding_across;
+    FQ_UNROLL
+    for (int i = 0; i < x_chunks / slots; ++i)
+      kept.columns[i] = find_column(own.row / chunks + t.thread % slots + i * slots, own.end);
     clear_sums<float>(kept.sums);
     for (int i = 0; i < stages - 1; ++i) load(t.thread, i, own, shared, kept);
     wait_for_copy_groups<stages - 2>();
@@ -141,44 +145,45 @@ struct ConvWeightProduct : ConvTile {
         },
         kept.sums);
   }
-  /// Starts the copies of a stage. Chunks outside of the images and of the part become 0.
+  [[nodiscard]] FQ_HD Column find_column(int chunk, int end) const {
+    if (chunk * chunks >= end) return {none, 0, 0};
+    const int tap = channels.quotient(chunk), ky = kw.quotient(tap);
+    const int down = ky * dilation_down - padding_down,
+              across = (tap - ky * static_cast<int>(kw.value)) * dilation_across - padding_across;
+    return {down, across, (down * w + across - tap) * static_cast<int>(channels.value) + chunk};
+  }
+  /// Starts the copies of a stage. Chunks outside of the images and of the part become 0. Columns and outputs
+  /// that do not exist are not written: their sums are not stored.
   FQ_HD void load(int thread, int stage, const Place& own, Shared& shared, Kept& kept) const {
     if (stage < own.steps) {
-      copy_x(thread, shared.stages[stage % stages], kept);
-      copy_dy(thread, own.output, shared.stages[stage % stages], kept);
+      FQ_UNROLL
+      for (int first = 0; first < stage_pixels; first += rows_at_once)
+        copy_pixel(thread, first, own.output, shared.stages[stage % stages], kept);
       kept.pixel += stage_pixels;
     }
     end_copy_group();
   }
-  FQ_HD void copy_x(int thread, Stage& stage, const Kept& kept) const {
-    constexpr int at_once = threads / x_chunks;
-    const auto row = static_cast<unsigned>(thread / x_chunks),
-               slot = static_cast<unsigned>(thread % x_chunks);
+  FQ_HD void copy_pixel(int thread, int first, int output, Stage& stage, const Kept& kept) const {
+    const auto row = static_cast<unsigned>(thread / slots), slot = static_cast<unsigned>(thread % slots);
+    const int pixel = kept.pixel + first + thread / slots, line = width.quotient(pixel),
+              image = height.quotient(line);
+    const int top = (line - image * static_cast<int>(height.value)) * stride_down,
+              left = (pixel - line * static_cast<int>(width.value)) * stride_across,
+              at = ((image * h + top) * w + left) * static_cast<int>(channels.value);
+    const bool inside = pixel < kept.end;
     FQ_UNROLL
-    for (int first = 0; first < stage_pixels; first += at_once) {
-      const int pixel = kept.pixel + first + static_cast<int>(row), line = width.quotient(pixel),
-                image = height.quotient(line);
-      const int top = (line - image * static_cast<int>(height.value)) * stride_down + kept.down,
-                left = (pixel - line * static_cast<int>(width.value)) * stride_across + kept.across;
-      const bool valid = pixel < kept.end && kept.channel >= 0 &&
-                         static_cast<unsigned>(top) < static_cast<unsigned>(h) &&
-                         static_cast<unsigned>(left) < static_cast<unsigned>(w);
-      const int at = ((image * h + top) * w + left) * static_cast<int>(channels.value) + kept.channel;
-      copy_chunk(stage.x.chunk(first, row, slot), x + std::int64_t{at} * chunk_bytes, valid);
+    for (int i = 0; i < x_chunks / slots; ++i) {
+      const Column& own = kept.columns[i];
+      if (own.down == none) continue;
+      const bool valid = inside && static_cast<unsigned>(top + own.down) < static_cast<unsigned>(h) &&
+                         static_cast<unsigned>(left + own.across) < static_cast<unsigned>(w);
+      copy_chunk(stage.x.chunk(first, row, slot + static_cast<unsigned>(i * slots)),
+                 x + std::int64_t{at + own.at} * chunk_bytes, valid);
     }
-  }
-  FQ_HD void copy_dy(int thread, int output, Stage& stage, const Kept& kept) const {
-    constexpr int at_once = threads / y_chunks;
-    const auto row = static_cast<unsigned>(thread / y_chunks),
-               slot = static_cast<unsigned>(thread % y_chunks);
     const int channel = output + static_cast<int>(slot) * chunks;
-    FQ_UNROLL
-    for (int first = 0; first < stage_pixels; first += at_once) {
-      const int pixel = kept.pixel + first + static_cast<int>(row);
+    if (channel < all_outputs)
       copy_chunk(stage.dy.chunk(first, row, slot),
-                 dy + (std::int64_t{pixel} * all_outputs + channel) * std::int64_t{sizeof(bfloat16)},
-                 pixel < kept.end && channel < all_outputs);
-    }
+                 dy + (std::int64_t{pixel} * all_outputs + channel) * std::int64_t{sizeof(bfloat16)}, inside);
   }
 };
 
