@@ -1,6 +1,7 @@
 #include "fakequant/cli/system/waiting.h"
 
 #include <cstdlib>
+#include <initializer_list>
 
 #include <unistd.h>
 

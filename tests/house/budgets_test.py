@@ -19,11 +19,11 @@ SMALL = 30  # lines of a file that is too small to be one concept
 
 # name: (limit, aim)
 BUDGETS = {
-    "product lines": (158200, 120000),  # 2,300 lines more on 2026-11-29: attention and products of blocks on GPUs
-    "files": (2244, 2000),
-    "C++ files below 30 lines, per mille": (50, 80),
-    "public headers": (126, 110),
-    "source files side by side in a folder": (36, 40),
+    "product lines": (154750, 120000),
+    "files": (2220, 2000),
+    "C++ files below 30 lines, per mille": (43, 80),
+    "public headers": (125, 110),
+    "source files side by side in a folder": (34, 40),
     "flags of qat": (45, 45),
     "flags of train": (39, 40),
     "words in documents": (40000, 40000),
