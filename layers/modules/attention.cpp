@@ -11,6 +11,7 @@
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/detail/attend_by_products.h"
 #include "fakequant/layers/modules/detail/init.h"
+#include "fakequant/layers/modules/detail/joined_linears.h"
 
 namespace fq {
 namespace {
@@ -40,7 +41,8 @@ AttentionOptions whole(AttentionOptions o) {
 
 }  // namespace
 
-Attention::Attention(const AttentionOptions& options) : options_(whole(options)) {
+Attention::Attention(const AttentionOptions& options)
+    : options_(whole(options)), joined_(std::make_shared<detail::JoinedLinears>()) {
   const auto& o = options_;
   // Names and shapes follow Hugging Face: k_proj and v_proj have kv_heads heads and read the memory.
   const auto projection = [&](const char* name, std::int64_t in, std::int64_t out, bool last = false) {
@@ -55,7 +57,8 @@ Attention::Attention(const AttentionOptions& options) : options_(whole(options))
   k_norm_ = add_module("k_norm", std::make_shared<RmsNorm>(Shape{o.head_size}, o.qk_norm));
 }
 
-Attention::Attention(Adopt, const Attention& other) : options_(other.options_) {
+Attention::Attention(Adopt, const Attention& other)
+    : options_(other.options_), joined_(std::make_shared<detail::JoinedLinears>()) {
   adopt(other);
   q_ = Child<Linear>(shared(other, "q_proj"));
   k_ = Child<Linear>(shared(other, "k_proj"));
@@ -101,17 +104,21 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
   }
   // Rotations before quantization: the cache then holds rotated keys, which later tokens do not turn again.
   if (options_.rotary) {
-    // With a cache, x continues after the tokens that the layer has seen.
-    const std::int64_t first = state_ == nullptr ? 0 : state_->tokens();
-    const RotaryScaling& scaling = options_.rotary_scaling;
-    ops::Rotary turn{.base = options_.rotary_base, .first = first, .magnitude = rotary_magnitude(scaling)};
-    if (scaling.kind != RotaryScaling::Kind::none)
-      turn.frequencies =
-          rotary_frequencies(scaling, options_.rotary_base, options_.head_size, first + x.dim(1));
+    const ops::Rotary turn = rotation(x.dim(1));
     heads.q = ops::rotary(heads.q, turn);
     heads.k = ops::rotary(heads.k, turn);
   }
   return heads;
+}
+
+ops::Rotary Attention::rotation(std::int64_t tokens) const {
+  // With a cache, x continues after the tokens that the layer has seen.
+  const std::int64_t first = state_ == nullptr ? 0 : state_->tokens();
+  const RotaryScaling& scaling = options_.rotary_scaling;
+  ops::Rotary turn{.base = options_.rotary_base, .first = first, .magnitude = rotary_magnitude(scaling)};
+  if (scaling.kind != RotaryScaling::Kind::none)
+    turn.frequencies = rotary_frequencies(scaling, options_.rotary_base, options_.head_size, first + tokens);
+  return turn;
 }
 
 Variable Attention::forward(const std::vector<Variable>& inputs) {
@@ -126,8 +133,7 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
            options_.causal ? "" : " and is not causal");
   // One operator on [N, L, heads * D] avoids the transposes of heads.
   if (attends_rows(inputs.size() > 2))
-    return out_(detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads,
-                                          {.causal = options_.causal}));
+    if (const Variable y = attend_rows(x, memory); y.defined()) return out_(y);
   Heads heads = quantize_heads(projected(x, memory));
   // After the quantizers, so that the cache holds codes.
   if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
@@ -139,8 +145,20 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
 // A trace needs the operators of heads, which exporters know.
 bool Attention::attends_rows(bool masked) const {
   const AttentionOptions& o = options_;
-  const bool moved = o.rotary || o.qk_norm > 0 || state_ != nullptr;
-  return !moved && !masked && (o.dropout == 0 || !training()) && is_plain() && recorder() == nullptr;
+  const bool plain = o.qk_norm == 0 && state_ == nullptr;
+  return plain && !masked && (o.dropout == 0 || !training()) && is_plain() && recorder() == nullptr;
+}
+
+Variable Attention::attend_rows(const Variable& x, const Variable& memory) const {
+  const ops::AttentionOptions options{.causal = options_.causal};
+  if (memory.node() == x.node())
+    if (Variable all = joined_->products(x, {q_.get(), k_.get(), v_.get()}); all.defined()) {
+      const std::int64_t turned = options_.heads + options_.kv_heads;
+      if (options_.rotary) all = detail::rotary_of_rows(all, turned, options_.head_size, rotation(x.dim(1)));
+      return detail::attention_of_packed(all, options_.heads, options_.kv_heads, options);
+    }
+  if (options_.rotary) return {};
+  return detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads, options);
 }
 
 Variable Attention::attend(const Heads& heads, const Variable& mask) const {

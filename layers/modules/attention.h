@@ -9,14 +9,20 @@
 /// its quantizer. The attention between the projections, ops::scaled_dot_product_attention, stays in floats
 /// unless a rule quantizes its factors (layers/modules/quant_attention.h).
 
+#include <memory>
 #include <optional>
 
+#include "fakequant/core/ops/attention.h"
 #include "fakequant/layers/modules/kv_cache.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/rotary_scaling.h"
 
 namespace fq {
+
+namespace detail {
+class JoinedLinears;
+}
 
 struct AttentionOptions {
   std::int64_t width = 0;         ///< features of the input and the output
@@ -79,12 +85,18 @@ class Attention : public Module {
   [[nodiscard]] Variable split_heads(const Variable& x, std::int64_t heads) const;
   /// Whether the kernels read the projections row by row, without a transpose to heads.
   [[nodiscard]] bool attends_rows(bool masked) const;
+  /// Returns the attention of `attends_rows`, before the last projection. Undefined for rotary positions if
+  /// q, k and v are not one product.
+  [[nodiscard]] Variable attend_rows(const Variable& x, const Variable& memory) const;
+  /// Returns the rotary positions of the next `tokens` tokens.
+  [[nodiscard]] ops::Rotary rotation(std::int64_t tokens) const;
   /// Returns the projections of the inputs, with rotary positions applied.
   [[nodiscard]] Heads projected(const Variable& x, const Variable& memory) const;
   [[nodiscard]] std::shared_ptr<detail::Slot> shared(const Attention& other, std::string_view name);
 
   AttentionOptions options_;
   Child<Linear> q_, k_, v_, out_;
+  std::shared_ptr<detail::JoinedLinears> joined_;  // of q_, k_ and v_
   Child<RmsNorm> q_norm_, k_norm_;
   AttentionState* state_ = nullptr;
 };

@@ -195,15 +195,21 @@ void check_not_compressed(const Module& model, std::string_view function) {
 }
 
 void quantize_weights(Module& model) {
+  std::vector<const QuantModule*> layers;
+  for (const auto& [path, module] : model.named_modules())
+    if (const auto* layer = dynamic_cast<const QuantModule*>(module)) layers.push_back(layer);
+  quantize_weights(layers);
+}
+
+void quantize_weights(std::span<const QuantModule* const> layers) {
   struct Weight {
     TensorQuantizer* quantizer;
     Variable value;
   };
   std::vector<Weight> weights;
   std::vector<QuantizeRequest> requests;
-  for (const auto& [path, module] : model.named_modules()) {
-    const auto* layer = dynamic_cast<const QuantModule*>(module);
-    TensorQuantizer* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
+  for (const QuantModule* layer : layers) {
+    TensorQuantizer* quantizer = layer->weight_quantizer();
     if (quantizer == nullptr || dynamic_cast<SequentialQuantizer*>(quantizer) != nullptr) continue;
     const Variable value = layer->quantized_weight();
     auto request = value.defined() ? quantizer->weight_codes().request(value) : std::nullopt;

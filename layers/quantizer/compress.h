@@ -16,6 +16,7 @@
 /// are still floats.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,5 +70,7 @@ class Module;
 /// GPU this is one launch, so the Trainer calls it before the forward pass. The codes stay cached until the
 /// weight or its grid changes.
 void quantize_weights(Module& model);
+/// Quantizes the weights of these layers in the same way.
+void quantize_weights(std::span<const QuantModule* const> layers);
 
 }  // namespace fq

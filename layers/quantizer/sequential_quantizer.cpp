@@ -38,6 +38,8 @@ Variable SequentialQuantizer::weight(const Variable& w) {
   return out;
 }
 
+bool SequentialQuantizer::keeps_weight(const Variable& /*w*/) const { return false; }
+
 Variable SequentialQuantizer::forward(const Variable& x) {
   if (!enabled()) return x;
   Variable out = x;

@@ -30,6 +30,8 @@ class SequentialQuantizer : public TensorQuantizer {
   [[nodiscard]] std::string describe() const override;
   /// Returns the parts in order; they belong to this quantizer.
   [[nodiscard]] std::vector<TensorQuantizer*> parts() const;
+  /// Returns false: a part quantizes the output of its predecessor.
+  [[nodiscard]] bool keeps_weight(const Variable& w) const override;
   Variable weight(const Variable& w) override;
 
  protected:

@@ -201,10 +201,14 @@ Tensor TensorQuantizer::quantized_values(const Tensor& x) const {
   return range_.is_zero() ? x.to(DType::f32) : arithmetic_->values(x);
 }
 
+// Cached codes would miss the growth of the range, so a growing range takes the path of forward.
+bool TensorQuantizer::keeps_weight(const Variable& w) const {
+  return weight_codes_->keeps(w) && !(range_.grows() && moves_range());
+}
+
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
-  // Cached codes would miss the growth of the range, so a growing range takes the path of forward.
-  if (weight_codes_->keeps(w) && !(range_.grows() && moves_range())) return weight_codes_->of(w);
+  if (keeps_weight(w)) return weight_codes_->of(w);
   const ScopedValue weight_scope(context().quantizes_weight, true);
   return (*this)(w);
 }

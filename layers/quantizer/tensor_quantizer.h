@@ -117,6 +117,10 @@ class TensorQuantizer : public Module {
   /// applied, and no gradient is recorded.
   [[nodiscard]] Tensor quantized_values(const Tensor& x) const;
 
+  /// Whether calls leave the quantizer unchanged: it does not observe, and its range does not move.
+  [[nodiscard]] bool is_constant() const { return !observing() && !moves_range(); }
+  /// Whether `weight` returns codes of w that stay cached until w or the grid changes.
+  [[nodiscard]] virtual bool keeps_weight(const Variable& w) const;
   /// Quantizes a parameter. Its codes stay cached until the parameter or the grid changes, so evaluation
   /// quantizes a weight once. For a parameter that holds codes (layers/quantizer/compress.h), returns these
   /// codes, unpacked for this call, or their values while this quantizer is disabled. They have no mask.

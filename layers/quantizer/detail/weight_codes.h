@@ -34,6 +34,8 @@ class WeightCodes {
   [[nodiscard]] bool keeps(const Variable& w) const;
   /// Returns the request that quantizes w now; nothing if its codes are cached already, or never cached.
   [[nodiscard]] std::optional<QuantizeRequest> request(const Variable& w) const;
+  /// Returns the cached codes of w, with a mask if a gradient needs it; nothing if they are not cached.
+  [[nodiscard]] std::optional<QuantizedTensor> kept(const Variable& w) const;
   /// Caches the codes of a request.
   void keep(const Variable& w, QuantizedTensor codes);
   /// Returns the codes of w, with the gradient of quantizing it. `keeps` must hold for w.
@@ -68,7 +70,6 @@ class WeightCodes {
   };
 
   [[nodiscard]] bool wants_mask(const Variable& w) const;
-  [[nodiscard]] std::optional<QuantizedTensor> kept(const Variable& w) const;
   [[nodiscard]] Grid packed_grid(int rank, Device device) const;
 
   const QuantParams& params_;
