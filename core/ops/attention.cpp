@@ -4,13 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <list>
-#include <mutex>
 #include <utility>
 
-#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/constant_cache.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/ops/detail/tiled_attention.h"
@@ -20,52 +18,10 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 
-namespace fq::detail {
-namespace {
-
-/// Cache of tensors by key (a struct with ==) and device. Thread safe. Keeps the most recently used tensors,
-/// at most 64 MiB, or the last one if it is larger.
-template <class Key>
-class ConstantCache {
- public:
-  /// Returns the tensor of the key on the device: from the cache, or the CPU tensor that `make()` returns,
-  /// copied to the device.
-  template <class Make>
-  [[nodiscard]] Tensor get(const Key& key, Device device, const Make& make) {
-    const std::scoped_lock lock(mutex_);
-    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-      if (!(entry->key == key) || entry->tensor.device() != device) continue;
-      entries_.splice(entries_.begin(), entries_, entry);
-      return entry->tensor;
-    }
-    entries_.push_front({key, constant(make(), device)});
-    bytes_ += entries_.front().tensor.nbytes();
-    while (bytes_ > kMostBytes && entries_.size() > 1) {
-      bytes_ -= entries_.back().tensor.nbytes();
-      entries_.pop_back();
-    }
-    return entries_.front().tensor;
-  }
-
- private:
-  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
-  struct Entry {
-    Key key;
-    Tensor tensor;
-  };
-  std::mutex mutex_;
-  std::list<Entry> entries_;  // most recently used first
-  std::int64_t bytes_ = 0;
-};
-
-}  // namespace
-}  // namespace fq::detail
-
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view kAttention = "scaled_dot_product_attention", kWeights = "attention_weights",
-                           kRotary = "rotary";
+constexpr std::string_view kAttention = "scaled_dot_product_attention", kWeights = "attention_weights";
 
 detail::AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v) {
   const auto text = [&] {
@@ -199,64 +155,6 @@ Variable split_heads(const Variable& x, std::int64_t heads) {
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
 }
 
-/// Returns the angle per position of each pair.
-std::vector<double> pair_frequencies(const Rotary& options, std::int64_t pairs) {
-  if (!options.frequencies.empty()) return options.frequencies;
-  std::vector<double> out;
-  for (std::int64_t i = 0; i < pairs; ++i)
-    out.push_back(std::pow(options.base, -static_cast<double>(i) / static_cast<double>(pairs)));
-  return out;
-}
-
-struct AnglesKey {
-  std::int64_t first, rows;
-  double magnitude;
-  std::vector<double> frequencies;
-  DType dtype;
-  bool operator==(const AnglesKey&) const = default;
-};
-
-/// Returns cosine and sine [rows, pairs, 2] of each angle, times the magnitude.
-Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double>& frequencies,
-              const Tensor& like) {
-  if (like.device().is_meta()) return {};
-  static auto& cache = *new detail::ConstantCache<AnglesKey>;
-  return cache.get({options.first, rows, options.magnitude, frequencies, like.dtype()}, like.device(), [&] {
-    Tensor table = Tensor::empty({rows, static_cast<std::int64_t>(frequencies.size()), 2}, DType::f64);
-    auto* out = table.mutable_data<double>();
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (const double frequency : frequencies) {
-        const double angle = static_cast<double>(options.first + r) * frequency;
-        *out++ = std::cos(angle) * options.magnitude;
-        *out++ = std::sin(angle) * options.magnitude;
-      }
-    return table.to(like.dtype());
-  });
-}
-
-/// Records the rotation of x [.., rows, width].
-Variable record_rotation(const detail::Floats& x, const detail::Rotation& rotation, const Tensor& table,
-                         Attributes attributes) {
-  // The transpose of a rotation is the rotation by the negative angle. The magnitude is part of the table, so
-  // backward reads the same table.
-  const auto rotate = [table, rotation](const Tensor& from, bool back) {
-    detail::Rotation turn = rotation;
-    turn.back = back;
-    const Tensor rows = from.to(Layout::row_major);
-    Tensor y = detail::empty_like(rows);
-    detail::run(y.device(), &detail::Kernels::rotate, rows, table, turn, y);
-    return y;
-  };
-  const auto backward = [rotate](const Tensor& dy) { return std::vector<Tensor>{rotate(dy, true)}; };
-  Variable y =
-      detail::record(kRotary, rotate(x.tensor, false), {x.variable}, backward, std::move(attributes));
-  if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
-  const auto again = detail::recompute_function(x.variable);
-  if (!again) return y;
-  return detail::with_recompute(y,
-                                [rotate, again] { return Value(rotate(std::get<Tensor>(again()), false)); });
-}
-
 }  // namespace
 
 Variable scaled_dot_product_attention(const Variable& queries, const Variable& keys, const Variable& values,
@@ -307,31 +205,6 @@ Variable attention_weights(const Variable& input, const AttentionOptions& option
     const Variable zero(Tensor::full({}, 0.0, scores.tensor.dtype(), scores.tensor.device()));
     return where(blind, zero, softmax(where(blind, zero, seen)));
   });
-}
-
-Variable rotary(const Variable& input, const Rotary& options) {
-  const auto x = detail::floats(input, kRotary);
-  const Tensor rows = x.tensor.to(Layout::row_major);
-  FQ_CHECK(rows.rank() >= 2, kRotary, "the input is {}: use [.., L, D]", to_string(rows.shape()));
-  const std::int64_t width = rows.dim(-1), dims = options.dims == 0 ? width : options.dims;
-  FQ_CHECK(dims >= 0 && dims % 2 == 0 && dims <= width, kRotary,
-           "{} of {} elements cannot be rotated: use an even number up to that", dims, width);
-  FQ_CHECK(options.first >= 0 && options.base > 0 && options.magnitude > 0, kRotary,
-           "first is {}, base {}, magnitude {}: use 0 or more, and above 0", options.first, options.base,
-           options.magnitude);
-  const auto given = static_cast<std::int64_t>(options.frequencies.size());
-  FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: use one for each", given,
-           dims / 2);
-  const auto frequencies = pair_frequencies(options, dims / 2);
-  const auto attributes = [&] {
-    return Attributes{{"frequencies", frequencies},
-                      {"magnitude", options.magnitude},
-                      {"first", options.first},
-                      {"dims", dims},
-                      {"interleaved", options.interleaved}};
-  };
-  return record_rotation(x, {rows.dim(-2), width, dims / 2, options.interleaved, false},
-                         angles(options, rows.dim(-2), frequencies, rows), detail::traced(attributes));
 }
 
 }  // namespace fq::ops
@@ -394,8 +267,8 @@ Variable detail::attention_of_packed(const Variable& packed, std::int64_t heads,
                                      const ops::AttentionOptions& options) {
   const std::int64_t samples = packed.dim(0), length = packed.dim(1), all = heads + 2 * kv_heads,
                      width = packed.dim(2) / all, keys = heads * width, values = keys + kv_heads * width;
-  FQ_CHECK(packed.dim(2) == all * width, ops::kAttention, "{} columns do not hold {} heads", packed.dim(2),
-           all);
+  FQ_CHECK(packed.dim(2) == all * width, ops::kAttention, "{} columns are not divisible by {} heads",
+           packed.dim(2), all);
   const AttentionShape shape{samples, heads, kv_heads, length, length, width, width};
   const auto x = floats(packed, ops::kAttention);
   if (!TiledAttention::takes(shape, x.tensor.device(), x.tensor.dtype())) {
@@ -410,14 +283,6 @@ Variable detail::attention_of_packed(const Variable& packed, std::int64_t heads,
   const DType factors = ops::backward_factor_dtype(x, x, x);
   return TiledAttention{shape, lines, HeadOrder::packed, {}, factors}.apply(ops::kAttention, x, x, x,
                                                                             {x.variable}, {});
-}
-
-Variable detail::rotary_of_rows(const Variable& input, std::int64_t heads, std::int64_t width,
-                                const ops::Rotary& options) {
-  const auto x = floats(input, ops::kRotary);
-  const Rotation rotation{x.tensor.dim(1), x.tensor.dim(2), width / 2, options.interleaved, false, heads};
-  const auto frequencies = ops::pair_frequencies(options, rotation.pairs);
-  return ops::record_rotation(x, rotation, ops::angles(options, rotation.rows, frequencies, x.tensor), {});
 }
 
 }  // namespace fq

@@ -12,6 +12,7 @@
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/detail/attend_by_products.h"
 #include "fakequant/layers/modules/detail/init.h"
+#include "fakequant/layers/modules/detail/joined_linears.h"
 
 namespace fq {
 namespace {
@@ -41,7 +42,8 @@ AttentionOptions whole(AttentionOptions o) {
 
 }  // namespace
 
-Attention::Attention(const AttentionOptions& options) : options_(whole(options)) {
+Attention::Attention(const AttentionOptions& options)
+    : options_(whole(options)), joined_(std::make_shared<detail::JoinedLinears>()) {
   const auto& o = options_;
   // Names and shapes follow Hugging Face: k_proj and v_proj have kv_heads heads and read the memory.
   const auto projection = [&](const char* name, std::int64_t in, std::int64_t out, bool last = false) {
@@ -56,7 +58,8 @@ Attention::Attention(const AttentionOptions& options) : options_(whole(options))
   k_norm_ = add_module("k_norm", std::make_shared<RmsNorm>(Shape{o.head_size}, o.qk_norm));
 }
 
-Attention::Attention(Adopt, const Attention& other) : options_(other.options_) {
+Attention::Attention(Adopt, const Attention& other)
+    : options_(other.options_), joined_(std::make_shared<detail::JoinedLinears>()) {
   adopt(other);
   q_ = Child<Linear>(shared(other, "q_proj"));
   k_ = Child<Linear>(shared(other, "k_proj"));
@@ -150,7 +153,7 @@ bool Attention::attends_rows(bool masked) const {
 Variable Attention::attend_rows(const Variable& x, const Variable& memory) const {
   const ops::AttentionOptions options{.causal = options_.causal};
   if (memory.node() == x.node())
-    if (Variable all = joined_.products(x, {q_.get(), k_.get(), v_.get()}); all.defined()) {
+    if (Variable all = joined_->products(x, {q_.get(), k_.get(), v_.get()}); all.defined()) {
       const std::int64_t turned = options_.heads + options_.kv_heads;
       if (options_.rotary) all = detail::rotary_of_rows(all, turned, options_.head_size, rotation(x.dim(1)));
       return detail::attention_of_packed(all, options_.heads, options_.kv_heads, options);

@@ -9,16 +9,20 @@
 /// its quantizer. The attention between the projections, ops::scaled_dot_product_attention, stays in floats
 /// unless a rule quantizes its factors (layers/modules/quant_attention.h).
 
+#include <memory>
 #include <optional>
 
 #include "fakequant/core/ops/attention.h"
-#include "fakequant/layers/modules/detail/joined_linears.h"
 #include "fakequant/layers/modules/kv_cache.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/rotary_scaling.h"
 
 namespace fq {
+
+namespace detail {
+class JoinedLinears;
+}
 
 struct AttentionOptions {
   std::int64_t width = 0;         ///< features of the input and the output
@@ -92,7 +96,7 @@ class Attention : public Module {
 
   AttentionOptions options_;
   Child<Linear> q_, k_, v_, out_;
-  detail::JoinedLinears joined_;  // q_, k_ and v_
+  std::shared_ptr<detail::JoinedLinears> joined_;  // of q_, k_ and v_
   Child<RmsNorm> q_norm_, k_norm_;
   AttentionState* state_ = nullptr;
 };

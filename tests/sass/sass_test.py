@@ -70,6 +70,7 @@ HOT = {
     "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
     "attention/forward.cu": {"AttentionForward<64,": (6, 0), "AttentionForward<128,": (6, 0), "AttentionForward<256,": (6, 0)},
     "attention/gradients.cu": {"AttentionGradients": (4, 0), "OutputRowSums": (4, 0)},
+    "elementwise/moves.cu": {"CopyWords<Bytes16>": (1, 1)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
 }
 # Kernels of products: instructions at least, and registers at most. A thread of AttentionGradients of keys holds 128 sums.

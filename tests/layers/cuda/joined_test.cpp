@@ -11,6 +11,7 @@
 #include "fakequant/layers/model/graph.h"
 #include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/detail/call_cache.h"
+#include "fakequant/layers/modules/detail/joined_linears.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "layers/networks.h"
 
