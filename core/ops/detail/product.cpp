@@ -299,6 +299,20 @@ PendingGradient engine_gradient(const Product& p, PendingGradient dy) {
   return dy;
 }
 
+/// Returns the gradients of x, w and the bias. `Factors` are CodeGradients or FloatGradients.
+template <class Factors>
+std::vector<PendingGradient> product_gradients(const Product& p, const Factors& factors, const Needs& needs,
+                                               PendingGradient gradient) {
+  PendingGradient whole = engine_gradient(p, std::move(gradient));
+  std::vector<PendingGradient> out(3);
+  Tensor& db = out[2].values;
+  const Tensor dy = factors.dy(whole, needs.bias ? &db : nullptr);
+  if (needs.x) out[0] = product_input_gradient(p, dy, factors.w(), needs.x_rows);
+  if (needs.w) out[1] = factors.weight_gradient(product_weight_gradient(p, factors.x(), dy));
+  if (needs.bias && !db.defined()) db = bias_gradient(whole.evaluate(), p.channels);
+  return out;
+}
+
 // Forward multiplies floats. Backward keeps the codes of a quantized factor instead of its floats, which
 // takes a quarter of the memory for int8.
 Variable float_product(const Shared& p, const Variable& x, const Variable& w, const Variable& bias) {
@@ -307,15 +321,10 @@ Variable float_product(const Shared& p, const Variable& x, const Variable& w, co
   Tensor y = p->forward(p->input(a.tensor()), p->weight(b.tensor()));
   add_bias(y, bias);
   const FloatGradients floats(x, w);
-  auto backward = [p, floats, needs = Needs(x, w, bias)](BackwardCall& call) {
-    PendingGradient whole = engine_gradient(*p, std::move(call.dy));
-    std::vector<PendingGradient> out(3);
-    Tensor& db = out[2].values;
-    const Tensor dy = floats.dy(whole, needs.bias ? &db : nullptr);
-    if (needs.x) out[0] = product_input_gradient(*p, dy, floats.w());
-    if (needs.w) out[1] = product_weight_gradient(*p, floats.x(), dy);
-    if (needs.bias && !db.defined()) db = bias_gradient(whole.evaluate(), p->channels);
-    return out;
+  Needs needs(x, w, bias);
+  needs.x_rows = {};  // products of floats compute all rows
+  auto backward = [p, floats, needs](BackwardCall& call) {
+    return product_gradients(*p, floats, needs, std::move(call.dy));
   };
   Variable out = record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
   return floats.rounds() ? made_of_codes(std::move(out)) : out;
@@ -371,14 +380,7 @@ Variable code_product(const Shared& p, CodeKind kind, const Variable& x, const V
     y = factor_value(*p, a, b, factors, bias);
   }
   auto backward = [p, codes = std::move(codes), needs = Needs(x, w, bias)](BackwardCall& call) {
-    PendingGradient whole = engine_gradient(*p, std::move(call.dy));
-    std::vector<PendingGradient> out(3);
-    Tensor& db = out[2].values;
-    const Tensor dy = codes.dy(whole, needs.bias ? &db : nullptr);
-    if (needs.x) out[0] = product_input_gradient(*p, dy, codes.w(), needs.x_rows);
-    if (needs.w) out[1] = codes.weight_gradient(product_weight_gradient(*p, codes.x(), dy));
-    if (needs.bias && !db.defined()) db = bias_gradient(whole.evaluate(), p->channels);
-    return out;
+    return product_gradients(*p, codes, needs, std::move(call.dy));
   };
   const bool again = kind == CodeKind::integers && p->recomputes_sums && needs_grad({x, w, bias});
   Again sums = again ? sums_again(p, a, b, y) : Again();

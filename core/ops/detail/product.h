@@ -187,6 +187,8 @@ class FloatGradients {
   [[nodiscard]] Tensor dy(PendingGradient& dy, Tensor* db = nullptr) const;
   [[nodiscard]] Tensor x() const { return factor(x_); }
   [[nodiscard]] Tensor w() const { return factor(w_); }
+  /// As CodeGradients::weight_gradient: the product itself.
+  [[nodiscard]] static PendingGradient weight_gradient(Tensor product) { return product; }
   /// Converts another factor to the same number format.
   [[nodiscard]] Tensor rounded(const Tensor& t) const;
 

@@ -319,7 +319,8 @@ TEST_F(CudaCodeProducts, BackwardReadsTheFactorsOfForward) {
   cuda::count_work(false);
   for (const auto& kernel : work) EXPECT_NE(kernel.kernel, "dequantize");
   const detail::CodeGradients codes(Variable(*x.quantized()), Variable(w), 0);
-  const Tensor factors = codes.dy(dy), expected = Tensor::empty({9, 32}, DType::f32, Device::cuda());
+  detail::PendingGradient gradient(dy);
+  const Tensor factors = codes.dy(gradient), expected = Tensor::empty({9, 32}, DType::f32, Device::cuda());
   Tensor product = expected;
   detail::multiply({factors, 9, 6}, {codes.w(), 6, 32}, product, 1, detail::Sharing::by_threads);
   EXPECT_TRUE(bitwise_equal(leaf.grad(), apply_mask(product, x.quantized()->mask)));
