@@ -6,6 +6,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/quantizer_checks.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::detail {
@@ -71,11 +72,27 @@ CodeKind code_kind(const Variable& x, const Variable& w, int w_axis) {
   return is_factor(*a, -1) && is_factor(*b, w_axis) ? CodeKind::factors : CodeKind::floats;
 }
 
+namespace {
+
+/// Scales of a product and, with a bias, the codes of the bias.
+struct ProductNumbers {
+  Tensor scale, bias;
+
+  ProductNumbers(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, std::int64_t channels,
+                 const Tensor& b, std::int64_t largest_sum) {
+    const Tensor s_x = factor_scale(x, -1), s_w = factor_scale(w, w_axis);
+    const Device device = x.codes.device();
+    scale = Tensor::empty(s_w.numel() == 1 ? Shape{} : Shape{channels}, DType::f32, device);
+    if (b.defined()) bias = Tensor::empty(b.shape(), DType::i32, device);
+    run(device, &Kernels::product_scale, s_x, s_w, b.defined() ? b.to(DType::f32) : b, bias_room(largest_sum),
+        bias_nan_message(w.grid), scale, bias);
+  }
+};
+
+}  // namespace
+
 Tensor product_scale(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, std::int64_t channels) {
-  const Tensor s_x = factor_scale(x, -1), s_w = factor_scale(w, w_axis);
-  Tensor out = Tensor::empty(s_w.numel() == 1 ? Shape{} : Shape{channels}, DType::f32, x.codes.device());
-  run(out.device(), &Kernels::product_scale, s_x, s_w, out);
-  return out;
+  return ProductNumbers(x, w, w_axis, channels, {}, 0).scale;
 }
 
 std::int64_t largest_sum(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t terms,
@@ -97,14 +114,11 @@ Codes as_codes(const QuantizedTensor& x, const Tensor& codes) {
 Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,
                          const Variable& bias, int w_axis, int axis, std::int64_t largest_sum) {
   const std::int64_t channels = sums.dim(axis);
-  ProductSums out{std::move(sums),
-                  {},
-                  product_scale(x, w, w_axis, channels),
-                  axis,
-                  product_origin(x, w, bias, channels, largest_sum)};
   // `largest_sum` limits the bias code: bias plus sum must fit int32 too.
-  if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum, bias_nan_message(w.grid));
-  return {std::move(out)};
+  const ProductNumbers numbers(x, w, w_axis, channels, bias.defined() ? bias.tensor() : Tensor(),
+                               largest_sum);
+  return {ProductSums{std::move(sums), numbers.bias, numbers.scale, axis,
+                      product_origin(x, w, bias, channels, largest_sum)}};
 }
 
 void scale_products(Tensor& y, const Tensor& scale, const Variable& bias) {

@@ -132,10 +132,12 @@ void scale_typed(const Tensor& x, const Tensor& scales, std::int64_t channels, T
 
 }  // namespace
 
-void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
-  auto* scale = out.mutable_data<float>();
-  for (std::int64_t c = 0; c < out.numel(); ++c)
-    scale[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
+void product_scale(const Tensor& s_x, const Tensor& s_w, const Tensor& bias, std::int32_t room,
+                   const std::string& nan_text, Tensor& scale, Tensor& codes) {
+  auto* out = scale.mutable_data<float>();
+  for (std::int64_t c = 0; c < scale.numel(); ++c)
+    out[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
+  if (bias.defined()) bias_codes(bias, scale, room, nan_text, codes);
 }
 
 // y: [.., C] in memory order. A missing bias is a bias of 0, as in the tile kernels.

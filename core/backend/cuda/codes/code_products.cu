@@ -1,4 +1,5 @@
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
@@ -13,13 +14,21 @@ AxisBlocks repeated(const Tensor& x, const Tensor& scales) {
   return AxisBlocks::repeating(x.numel(), scales.numel());
 }
 
-// out[c] = s_x * s_w[c % scales], rounded once.
+// scale[c] = s_x * s_w[c % scales], rounded once, and the code of the bias on this scale.
 struct ProductScale {
   const float *s_x, *s_w;
-  std::int64_t scales;
-  float* out;
+  std::int64_t scales, channels;
+  float* scale;
+  const float* bias;  // may be null
+  std::int32_t room;
+  std::int32_t* codes;
+  Alarm alarm;
   FQ_HD void operator()(std::int64_t c) const {
-    out[c] = scalar::mul_(*s_x, s_w[c - quotient(c, scales) * scales]);
+    const float own = scalar::mul_(*s_x, s_w[c - quotient(c, scales) * scales]);
+    if (c < channels) scale[c] = own;
+    if (bias == nullptr) return;
+    codes[c] = fq::detail::bias_code(bias[c], own, room);
+    if (scalar::is_nan_(bias[c])) raise(alarm);
   }
 };
 
@@ -80,10 +89,15 @@ void scale_typed(const Tensor& x, const Tensor& scales, Tensor& out) {
 
 }  // namespace
 
-void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
-  launch_each(out.device(), out.numel(),
-              ProductScale{device_data<float>(s_x), device_data<float>(s_w), s_w.numel(),
-                           mutable_device_data<float>(out)});
+void product_scale(const Tensor& s_x, const Tensor& s_w, const Tensor& bias, std::int32_t room,
+                   const std::string& nan_text, Tensor& scale, Tensor& codes) {
+  const Device device = scale.device();
+  // One scale may be of all channels of the bias.
+  launch_each(device, bias.defined() ? bias.numel() : scale.numel(),
+              ProductScale{device_data<float>(s_x), device_data<float>(s_w), s_w.numel(), scale.numel(),
+                           mutable_device_data<float>(scale), device_data<float>(bias), room,
+                           mutable_device_data<std::int32_t>(codes),
+                           bias.defined() ? alarm(device, nan_text) : Alarm{}});
 }
 
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
