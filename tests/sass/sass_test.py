@@ -53,7 +53,7 @@ HOT = {
     },
     # Copies to shared memory are loads. Two outputs of four threads fill a sector, so stores have 8 bytes.
     "engine/conv_products.cu": {"ConvProduct<signed char": (12, 0), "ConvProduct<unsigned char": (12, 0), "ConvProduct<bfloat16": (12, 0)},
-    "engine/conv_weights.cu": {"ConvWeightProduct": (18, 0)},
+    "engine/conv_weights.cu": {"ConvWeightProduct<": (18, 0)},
     "engine/ggml_rows.cu": {"TensorCoreProduct<GgmlChain>": (8, 0), "GgmlLanes": (4, 0)},
     "engine/xnnpack_rows.cu": {"TensorCoreProduct<XnnpackChain<true>": (8, 0), "TensorCoreProduct<XnnpackChain<false>": (6, 0), "ZeroTerms": (1, 0)},
     "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0), "reduce::DeviceReduceKernel": (4, 0)},
@@ -81,7 +81,7 @@ PRODUCTS = {
     "ConvProduct<signed char": ("IMMA.16832.S8.S8", 16, 80),
     "ConvProduct<unsigned char": ("IMMA.16832.U8.S8", 16, 80),
     "ConvProduct<bfloat16": ("HMMA.16816.F32.BF16", 16, 80),
-    "ConvWeightProduct": ("HMMA.16816.F32.BF16", 32, 80),
+    "ConvWeightProduct<": ("HMMA.16816.F32.BF16", 32, 80),
 }
 # Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.
 LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}

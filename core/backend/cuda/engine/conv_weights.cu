@@ -11,12 +11,16 @@ namespace {
 
 /// Gradient of the weights: sums over pixels of the channels that a tap reads, times dy. A row of a tile is a
 /// tap and a channel. A block adds a part of the pixels.
-struct ConvWeightProduct : ConvTile<64> {
+template <int outputs_of_tile>
+struct ConvWeightProduct : ConvTile<outputs_of_tile> {
+  using Tile = ConvTile<outputs_of_tile>;
+  using Tile::outputs, Tile::rows;
+  using Warp = typename Tile::Warp;
   static constexpr int chunks = 8;  // numbers in a chunk
   static constexpr int x_chunks = rows / chunks, y_chunks = outputs / chunks;
-  static constexpr int stages = 3, stage_pixels = 64;
+  static constexpr int stages = rows > 128 ? 2 : 3, stage_pixels = 64;
   // A thread copies the chunks slot, slot + 8, .. of the pixels row, row + 32, ..
-  static constexpr int slots = y_chunks, rows_at_once = threads / slots, none = -(1 << 30);
+  static constexpr int slots = 8, rows_at_once = Tile::threads / slots, none = -(1 << 30);
   struct Stage {
     ChunkRows<stage_pixels, x_chunks> x;
     ChunkRows<stage_pixels, y_chunks> dy;
@@ -36,7 +40,7 @@ struct ConvWeightProduct : ConvTile<64> {
     int down, across, at;
   };
   struct Kept {
-    Sums<float> sums;
+    typename Tile::template Sums<float> sums;
     int pixel, end;  // of the next stage, and of the part
     Column columns[x_chunks / slots];
   };
@@ -71,11 +75,11 @@ struct ConvWeightProduct : ConvTile<64> {
     row_tiles = (all_rows + tile_rows - 1) / tile_rows;
     output_tiles = (all_outputs + outputs - 1) / outputs;
     // The number of parts depends on the shape alone, so that sums have the same order on every GPU.
-    constexpr std::int64_t enough_blocks = 256, most = 127, least_stages = 4;
+    constexpr std::int64_t enough_blocks = 256, least_stages = 4;
     const std::int64_t tiles_of_part = row_tiles.value * output_tiles.value,
                        all_stages = (pixels + stage_pixels - 1) / stage_pixels;
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(std::min(enough_blocks / tiles_of_part, all_stages / least_stages), 1, most);
+        std::max<std::int64_t>(std::min(enough_blocks / tiles_of_part, all_stages / least_stages), 1);
     part_pixels = static_cast<int>((all_stages + wanted - 1) / wanted) * stage_pixels;
   }
   [[nodiscard]] std::int64_t part_count() const { return (pixels + part_pixels - 1) / part_pixels; }
@@ -97,7 +101,7 @@ struct ConvWeightProduct : ConvTile<64> {
     FQ_UNROLL
     for (int i = 0; i < x_chunks / slots; ++i)
       kept.columns[i] = find_column(own.row / chunks + t.thread % slots + i * slots, own.end);
-    clear_sums<float>(kept.sums);
+    Tile::template clear_sums<float>(kept.sums);
     for (int i = 0; i < stages - 1; ++i) load(t.thread, i, own, shared, kept);
     wait_for_copy_groups<stages - 2>();
   }
@@ -119,7 +123,7 @@ struct ConvWeightProduct : ConvTile<64> {
   template <int phase>
   FQ_HD void end(const Thread& t, const Shared& shared, const Kept& kept) const {
     const Place& own = shared.place;
-    store(Warp(t.thread), all_outputs - own.output, kept.sums, [&](int row) {
+    Tile::store(Warp(t.thread), all_outputs - own.output, kept.sums, [&](int row) {
       return own.row + row < own.end
                  ? parts + own.sums + std::int64_t{own.row + row} * all_outputs + own.output
                  : nullptr;
@@ -129,7 +133,7 @@ struct ConvWeightProduct : ConvTile<64> {
  private:
   FQ_HD void add_pixels(const Warp& warp, const Stage& stage, int first, const Place& own, Kept& kept) const {
     // A fragment has 16 rows or outputs and 16 pixels: it is the transpose of two chunks of 16 pixels.
-    add_products<bfloat16, true>(
+    Tile::template add_products<bfloat16, true>(
         warp, all_outputs - own.output,
         [&](int n) {
           return load_transposed_fragment<WFragment>(warp.lane, [&](int pixel, int half) {
@@ -181,7 +185,7 @@ struct ConvWeightProduct : ConvTile<64> {
                  x + std::int64_t{at + own.at} * chunk_bytes, valid);
     }
     const int channel = output + static_cast<int>(slot) * chunks;
-    if (channel < all_outputs)
+    if (slot < y_chunks && channel < all_outputs)
       copy_chunk(stage.dy.chunk(first, row, slot),
                  dy + (std::int64_t{pixel} * all_outputs + channel) * std::int64_t{sizeof(bfloat16)}, inside);
   }
@@ -205,10 +209,9 @@ struct PutWeight {
   }
 };
 
-}  // namespace
-
-void implicit_conv_weights(const ConvShape& s, const void* x, const void* dy, float* dw, Device device) {
-  ConvWeightProduct body(s, x, dy);
+template <int outputs>
+void launch(const ConvShape& s, const void* x, const void* dy, float* dw, Device device) {
+  ConvWeightProduct<outputs> body(s, x, dy);
   const std::int64_t weights = numel(s.w_shape()), count = body.part_count() * weights;
   Storage parts(count * static_cast<std::int64_t>(sizeof(float)), device);
   body.parts = mutable_device_data<float>(parts);
@@ -219,6 +222,12 @@ void implicit_conv_weights(const ConvShape& s, const void* x, const void* dy, fl
   note_written(dw, weights * 4);
   reduce_channels(device, {weights, 1, count}, SumTerms<PairSum, PartTerms>{terms},
                   PutWeight{s.o, s.c, s.kh * s.kw, dw});
+}
+
+}  // namespace
+
+void implicit_conv_weights(const ConvShape& s, const void* x, const void* dy, float* dw, Device device) {
+  s.o <= 32 ? launch<32>(s, x, dy, dw, device) : launch<64>(s, x, dy, dw, device);
 }
 
 }  // namespace fq::cuda
