@@ -19,8 +19,8 @@ SMALL = 30  # lines of a file that is too small to be one concept
 
 # name: (limit, aim)
 BUDGETS = {
-    "product lines": (154750, 120000),
-    "files": (2220, 2000),
+    "product lines": (157750, 120000),
+    "files": (2240, 2000),
     "C++ files below 30 lines, per mille": (43, 80),
     "public headers": (125, 110),
     "source files side by side in a folder": (34, 40),

@@ -31,8 +31,8 @@ struct RowNorm {
   bool rms;
 };
 
-/// What the backward pass of a normalization reads: the rows, and for each row the mean and the inverse
-/// deviation, or the root of the mean square. Known after the values are computed.
+/// Saved values of a normalization: the rows, and for each row the mean and the inverse deviation, or the
+/// root of the mean square. They are known after the values are computed.
 struct RowNumbers {
   std::optional<SavedFloats> x;
   Tensor mean, inverse;

@@ -70,7 +70,7 @@ struct GroupCodes {
   }
 };
 
-/// The same with the one scale of a grid.
+/// Stores codes of a grid with one scale.
 struct TensorCodes {
   GroupCodes out;
   const float *scale, *amax;
