@@ -390,7 +390,13 @@ std::vector<OperatorCase> quantize_cases() {
   const auto attach = [=](const Vars& v) {
     return ops::attach_codes(v[0], fq::quantize(v[0].tensor(), grid(IntFormat{8}, v)));
   };
+  const auto attach_joined = [=](const Vars& v) {
+    const Tensor rows = ops::concat(v, 0).tensor();
+    return ops::attach_joined_codes(v, fq::quantize(rows, grid(IntFormat{8}, v)));
+  };
+  const auto clip_rows = [](const Vars& v) { return ops::clip(ops::concat(v, 0), -1.5, 1.5); };
   const Input x{image, -2, 2, {-1.5, 0.0, 1.5}};
+  const Input upper{{3, 5}, -2, 2, {-1.5, 1.5}}, lower{{2, 5}, -2, 2, {-1.5, 1.5}};
   std::vector<OperatorCase> cases{
       {"quantize", "int8", {x}, [=](const Vars& v) { return ops::quantize(v[0], grid(IntFormat{8}, v)); }},
       {"quantize",
@@ -404,9 +410,11 @@ std::vector<OperatorCase> quantize_cases() {
        {x},
        [=](const Vars& v) { return ops::fake_quantize(v[0], grid(FloatFormat{}, v)); }},
       {"attach_codes", "", {x}, attach},
+      {"attach_joined_codes", "", {upper, lower}, attach_joined},
   };
   for (auto& entry : cases) {
     entry.surrogate = entry.variant == "uint4" ? Function(above) : Function(clip);
+    if (entry.inputs.size() == 2) entry.surrogate = clip_rows;
     entry.trace_name = "quantize";
   }
   return cases;

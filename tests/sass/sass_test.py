@@ -65,7 +65,7 @@ HOT = {
     },
     # dy, x, gamma and the sum of other gradients are read, dx and partial sums of columns are written.
     "norm/norm_gradients.cu": {"RowGradients<LayerRule<float>, true>": (8, 10), "RowGradients<RmsRule<float>, true>": (8, 6)},
-    "engine/bias.cu": {"GradientTerms<float, Gelu, bfloat16> >, PutPart": (4, 5), "WithoutSums<GradientTerms<float, Silu, bfloat16>": (4, 1)},
+    "engine/bias.cu": {"GradientTerms<float, Gelu, bfloat16, float> >, PutPart": (4, 5), "GradientTerms<float, Gelu, bfloat16, bfloat16> >, PutPart": (3, 5), "WithoutSums<GradientTerms<float, Silu, bfloat16, bfloat16>": (3, 1)},
     "codes/code_products.cu": {"ScaleWeightGradient": (2, 2)},
     "norm/losses.cu": {"RowStatistics<float>": (4, 0), "EntropyBackward<float>": (2, 2)},
     "attention/forward.cu": {"AttentionForward<64,": (6, 0), "AttentionForward<128,": (6, 0), "AttentionForward<256,": (6, 0)},
@@ -90,7 +90,7 @@ LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}
 BLOCK_PRODUCTS = {"TensorCoreProduct<": ("IMMA.16832", 4), "GgmlLanes": ("IDP.4A", 1)}
 BLOCK_REGISTERS = 128
 # Sums and grids that are defined in doubles, whose bits are the CPU's; sums of a row, which become one double.
-DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
+DOUBLES = ["double", "BiasCodes", "ProductScale", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula", "Rms", "RowStatistics"]
 # Losses and layer norm: weights of classes and statistics of a row are doubles.
 DOUBLES += ["EntropyBackward", "DistanceBackward", "RowSum", "<Forward<", "RowGradients"]
 
