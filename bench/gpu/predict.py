@@ -49,7 +49,10 @@ def main():
         row = json.loads(line)
         if "kernels" not in row:
             continue
-        times = {k["kernel"]: 1e3 * seconds(k, OPERATIONS[row["row"].split("/")[0]]) for k in row["kernels"]}
+        network = row["row"].split("/")[0]
+        if network not in OPERATIONS:
+            sys.exit(f"{network}: the operations of its products are unknown, only those of {', '.join(OPERATIONS)} are known")
+        times = {k["kernel"]: 1e3 * seconds(k, OPERATIONS[network]) for k in row["kernels"]}
         print(f"{row['row']}: {sum(times.values()):.1f} ms")
         for name, own in sorted(times.items(), key=lambda entry: -entry[1])[:12]:
             print(f"  {name:28} {own:6.2f} ms")

@@ -5,12 +5,11 @@
 
 #include "fakequant/core/context.h"
 #include "fakequant/core/detail/device_traits.h"
-#include "fakequant/core/profile.h"
 
 namespace fq::detail {
 namespace {
 
-/// A trace needs the values. On the CPU a pass over cached values costs less than the bookkeeping.
+/// Only CUDA has the kernels. A trace needs the values.
 bool may_defer(const Variable& x) {
   return x.defined() && recorder() == nullptr && device_traits(x.device()).launches;
 }
@@ -84,12 +83,13 @@ class ActivatedSums final : public Deferred {
 
  private:
   void compute(Tensor* y, QuantizedTensor* codes, const std::string& nan_text) {
-    Tensor input;
-    if (input_) input = Tensor::empty(shape(), input_type_, device(), layout());
-    run(device(), &Kernels::activate_sums, sums_, f_, input_ ? &input : nullptr, y, codes, nan_text);
-    if (input_) *input_ = input;
+    const std::scoped_lock lock(mutex_);
+    const bool first = input_ && !input_->defined();
+    if (first) *input_ = Tensor::empty(shape(), input_type_, device(), layout());
+    run(device(), &Kernels::activate_sums, sums_, f_, first ? input_.get() : nullptr, y, codes, nan_text);
   }
 
+  std::mutex mutex_;  // guards the input
   Accumulator sums_;
   Activation f_;
   DType input_type_;

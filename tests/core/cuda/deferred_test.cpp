@@ -11,6 +11,7 @@
 #include "fakequant/core/backend/capture.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/activations.h"
 #include "fakequant/core/ops/ops.h"
 
 namespace fq::cuda_deferred_test {
@@ -257,6 +258,26 @@ TEST_F(CudaDeferred, BackwardMayBeginAtAnUnreadResult) {
     expect_equal(gradients(norm(layer, ops::add(layer.sums(), layer.residual), rms)),
                  gradients(norm(layer, alone, rms).as_float()), "norm");
   }
+}
+
+TEST_F(CudaDeferred, ASecondReaderDoesNotWriteTheInputAgain) {
+  const Layer layer({8}, 32);
+  const Variable y = ops::gelu(layer.sums());
+  (void)ops::quantize(y, grid(1.0));
+  const Grid other = grid(2.0);
+  cuda::count_work(true);
+  const Variable codes = ops::quantize(y, other);
+  std::int64_t written = 0;
+  for (const auto& each : cuda::counted_work()) written += each.written;
+  EXPECT_EQ(written, codes.quantized()->codes.nbytes() + codes.quantized()->mask.nbytes());
+}
+
+TEST_F(CudaDeferred, FunctionsWithoutAKernelForBf16InputsThrow) {
+  const Tensor dy = Tensor::full({8}, 1.0, DType::f32, Device::cuda());
+  Tensor dx = dy.clone();
+  EXPECT_THROW(detail::run(dx.device(), &detail::Kernels::activate_backward, dy, dy.to(DType::bf16),
+                           detail::Activation{detail::Exp{}}, dx),
+               BackendError);
 }
 
 TEST_F(CudaDeferred, EmptyBatchesWork) {

@@ -19,11 +19,9 @@ struct WithSource {
 
   void operator()(const ProductSums& x) const {
     // The reader may be destroyed after the launch: its memory is freed in stream order.
-    f(ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, grid, nan_text).source());
+    f(ChannelReader(x, grid, nan_text).source());
   }
-  void operator()(const NormalizedSums& x) const {
-    f(ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, grid, nan_text).source());
-  }
+  void operator()(const NormalizedSums& x) const { f(ChannelReader(x, grid, nan_text).source()); }
   void operator()(const PooledSums& x) const {
     f(PooledPixels{device_data<std::int32_t>(x.sums), device_data<float>(x.scale),
                    static_cast<float>(x.count)});

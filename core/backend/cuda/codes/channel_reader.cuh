@@ -60,19 +60,19 @@ class ChannelReader {
     source_.multiplier = numbers + row;
     source_.offset = shift.defined() ? numbers + 2 * row : nullptr;
   }
-  /// Reads product sums or normalized sums.
+  ChannelReader(const ProductSums& x, const Grid* grid, const std::string& nan_text)
+      : ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, grid, nan_text) {}
+  ChannelReader(const NormalizedSums& x, const Grid* grid, const std::string& nan_text)
+      : ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, grid, nan_text) {}
+  /// Reads the values of product sums or normalized sums.
   explicit ChannelReader(const Accumulator& x) : ChannelReader(std::visit(OfValue{}, x.value)) {}
 
   [[nodiscard]] const ChannelSums& source() const { return source_; }
 
  private:
   struct OfValue {
-    ChannelReader operator()(const ProductSums& x) const {
-      return {x.sums, x.axis, x.bias, x.scale, {}, nullptr, {}};
-    }
-    ChannelReader operator()(const NormalizedSums& x) const {
-      return {x.sums, x.axis, x.bias, x.factor, x.shift, nullptr, {}};
-    }
+    ChannelReader operator()(const ProductSums& x) const { return {x, nullptr, {}}; }
+    ChannelReader operator()(const NormalizedSums& x) const { return {x, nullptr, {}}; }
     template <class Other>
     ChannelReader operator()(const Other&) const {
       throw BackendError("[cuda] sums without one number per channel reached a kernel for channels");

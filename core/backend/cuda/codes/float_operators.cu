@@ -7,14 +7,11 @@ namespace fq::cuda {
 namespace {
 
 struct AddSums {
-  ChannelSums sums;
-  const float* x;
+  SumsPlusFloats total;
   float* out;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    float v[group_size], other[group_size];
-    sums.values(first, count, v);
-    load_group(x + first, count, other);
-    for (int j = 0; j < group_size; ++j) v[j] = scalar::add_(v[j], other[j]);
+    float v[group_size];
+    total.values(first, count, v);
     store_group(out + first, count, v);
   }
 };
@@ -70,7 +67,7 @@ void add_sums(const Accumulator& sums, const Tensor& x, Tensor& out) {
   if (out.numel() == 0) return;
   const ChannelReader reader(sums);
   launch_groups(out.device(), out.numel(),
-                AddSums{reader.source(), device_data<float>(x), mutable_device_data<float>(out)});
+                AddSums{{reader.source(), device_data<float>(x)}, mutable_device_data<float>(out)});
 }
 
 void activate_sums(const Accumulator& sums, const fq::detail::Activation& f, Tensor* input, Tensor* y,

@@ -58,6 +58,19 @@ struct ChannelSums {
   }
 };
 
+/// Values of channel sums plus floats.
+struct SumsPlusFloats {
+  ChannelSums sums;
+  const float* x;
+
+  FQ_HD void values(std::int64_t first, int count, float (&v)[group_size]) const {
+    float other[group_size];
+    sums.values(first, count, v);
+    load_group(x + first, count, other);
+    for (int j = 0; j < group_size; ++j) v[j] = scalar::add_(v[j], other[j]);
+  }
+};
+
 struct PooledPixels {
   const std::int32_t* sums;
   const float* scale;

@@ -95,6 +95,8 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const fq::detail::
             launch_groups(dx.device(), dx.numel(),
                           RoundedGradient<F>{device_data<float>(dy), device_data<bfloat16>(saved),
                                              mutable_device_data<float>(dx), f});
+          else
+            throw BackendError("[activate_backward] the function has no kernel for a bf16 input");
         },
         activation.f);
   visit_float(dy.dtype(), [&]<class T>(T) {

@@ -155,6 +155,8 @@ void scale_gradient(const PendingGradient& dy, const Tensor& scales, std::int64_
         if constexpr (fq::detail::slope_stays_pending<F>)
           rounded ? scale_groups<bfloat16>(dy, f, scales, channels, out, db)
                   : scale_groups<float>(dy, f, scales, channels, out, db);
+        else
+          throw BackendError("[scale_gradient] the slope of the function cannot be pending");
       },
       dy.activation->f);
 }

@@ -27,21 +27,17 @@ struct PlainRows {
 
 /// Rows of sums plus x. The first load of an element writes it to `total`, the following ones read it there.
 struct SummedRows {
-  ChannelSums sums;
-  const float* x;
+  SumsPlusFloats sum;
   float* total;
   FQ_HD float at(std::int64_t i) const {
     float v[group_size];
-    sums.values(i, 1, v);
-    return scalar::add_(v[0], x[i]);
+    sum.values(i, 1, v);
+    return v[0];
   }
   template <bool made>
   FQ_HD void load(std::int64_t first, int count, float (&v)[group_size]) const {
     if (made) return load_group(total + first, count, v);
-    float other[group_size];
-    sums.values(first, count, v);
-    load_group(x + first, count, other);
-    for (int j = 0; j < group_size; ++j) v[j] = scalar::add_(v[j], other[j]);
+    sum.values(first, count, v);
     store_group(total + first, count, v);
   }
 };
@@ -181,7 +177,8 @@ void normalize_call(const fq::detail::RowNormCall& call, const RowBlocks& shape,
   const auto* x = device_data<float>(call.x);
   if (call.sums == nullptr) return normalize_from(call, shape, norm, PlainRows<float>{x});
   const ChannelReader reader(*call.sums);
-  normalize_from(call, shape, norm, SummedRows{reader.source(), x, mutable_device_data<float>(*call.total)});
+  normalize_from(call, shape, norm,
+                 SummedRows{{reader.source(), x}, mutable_device_data<float>(*call.total)});
 }
 
 }  // namespace
